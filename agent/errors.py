@@ -1,0 +1,157 @@
+"""What can go wrong in sayso, as one tree.
+
+::
+
+    SaysoError                    a message for a person; carries its exit code
+    ├── UsageError                wrong arguments, settings or files          (exit 2)
+    │   ├── NotFound              no such session, approval, tool …; lists what was tried
+    │   └── UntrustedFolder       a file of the current folder waits for confirmation
+    ├── StoreError                the database cannot be used
+    │   └── SchemaTooNew          written by a newer program                  (exit 2)
+    ├── DecisionError             an answer that cannot be applied; nothing was changed
+    │   ├── AlreadyDecided        somebody was faster: by whom, what, when    (exit 1)
+    │   └── InvalidDecision       malformed, or its edit does not fit the tool (exit 2)
+    ├── SessionBusy               another process holds the session's lease   (exit 1)
+    ├── LeaseLost                 this process no longer owns the session     (exit 1)
+    ├── LimitReached              a limit stopped the turn: which, value, bound (exit 4)
+    ├── ModelUnavailable          the provider gave up; the turn can be repeated (exit 1)
+    └── McpError                  an MCP server cannot be used                (exit 1)
+
+Errors of tools (``ToolFailure``, ``TransientFailure``, ``OutcomeUnknown``) live in
+``tools.contract``: they are words between a tool and the harness, not for the shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SaysoError(Exception):
+    """A failure with a message meant for a person: what happened, what it means, what to do."""
+
+    exit_code = 1
+
+
+class UsageError(SaysoError):
+    """Wrong arguments, settings or files; nothing was done."""
+
+    exit_code = 2
+
+
+class NotFound(UsageError):
+    """Something named does not exist.
+
+    Args:
+        what: The kind of thing, such as ``"session"``.
+        name: What was asked for.
+        tried: What exists, or was looked at; shown to the reader, at most ten.
+        hint: What to do next.
+    """
+
+    def __init__(self, what: str, name: str, tried: Sequence[str] = (), hint: str = "") -> None:
+        self.what, self.name, self.tried = what, name, tuple(tried)
+        parts = [f"No {what} {name!r}."]
+        if self.tried:
+            parts.append("There is: " + ", ".join(self.tried[:10]) + ".")
+        if hint:
+            parts.append(hint)
+        super().__init__(" ".join(parts))
+
+
+class UntrustedFolder(UsageError):
+    """A file of the current folder would be used, and nobody has confirmed it."""
+
+
+class StoreError(SaysoError):
+    """The database cannot be opened, read or written."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer sayso than this one."""
+
+    exit_code = 2
+
+    def __init__(self, found: str, known: str) -> None:
+        self.found, self.known = found, known
+        super().__init__(
+            f"The database has schema {found}, this program knows up to {known}. "
+            "Nothing was changed. Upgrade sayso, or point SAYSO_HOME or SAYSO_DATABASE_URL "
+            "at another database."
+        )
+
+
+class DecisionError(SaysoError):
+    """An answer to an approval that cannot be applied; the approval stays as it was."""
+
+
+class AlreadyDecided(DecisionError):
+    """The approval is no longer pending.
+
+    Args:
+        approval: The approval's id.
+        status: What it is now (``approved``, ``rejected``, ``superseded`` …).
+        by: Who is said to have decided; empty when the program did.
+        at: ISO 8601 time of that decision.
+    """
+
+    def __init__(self, approval: str, status: str, by: str, at: str) -> None:
+        self.approval, self.status, self.by, self.at = approval, status, by, at
+        super().__init__(
+            f"{approval} is already {status}" + (f" by {by}" if by else "") + f" at {at}. "
+            "Your answer changed nothing."
+        )
+
+
+class InvalidDecision(DecisionError):
+    """The answer is malformed, or its edited arguments do not fit the tool."""
+
+    exit_code = 2
+
+
+class SessionBusy(SaysoError):
+    """Another process is working on the session."""
+
+    def __init__(self, session: str, owner: str) -> None:
+        self.session, self.owner = session, owner
+        super().__init__(
+            f"Session {session} is open in another process ({owner}). Nothing was changed. "
+            "Go on there, or close it and try again."
+        )
+
+
+class LeaseLost(SaysoError):
+    """This process no longer owns the session; another one went on with it."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(
+            f"Session {session} was taken over by another process, so this one stopped "
+            f"before its next write. See what happened: sayso show {session}"
+        )
+
+
+class LimitReached(SaysoError):
+    """A limit stopped the turn.
+
+    Args:
+        kind: Which limit, such as ``"steps"``.
+        value: What was reached.
+        limit: The bound.
+    """
+
+    exit_code = 4
+
+    def __init__(self, kind: str, value: int, limit: int) -> None:
+        self.kind, self.value, self.limit = kind, value, limit
+        super().__init__(
+            f"Stopped at the limit of {limit} {kind} for one turn; nothing was lost. "
+            'Say "continue" to go on, or raise SAYSO_MAX_STEPS.'
+        )
+
+
+class ModelUnavailable(SaysoError):
+    """The model provider could not answer; the conversation is as it was before the call."""
+
+
+class McpError(SaysoError):
+    """An MCP server cannot be started, reached or understood."""

@@ -1,0 +1,100 @@
+"""What a running session reports, one value an event.
+
+``AgentSession.run`` and ``resume`` yield these; the chat draws them, ``sayso run --json``
+prints each as one line (``type`` first). Texts are as they came: whoever shows them escapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agent.store.records import ApprovalRecord
+from agent.types import Receipt, SessionState, Verdict
+
+
+@dataclass(frozen=True)
+class MessageDelta:
+    """A piece of the model's text while it streams. Not printed by ``--json``."""
+
+    type: ClassVar[str] = "delta"
+    text: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """The whole text of one model reply; comes after its deltas."""
+
+    type: ClassVar[str] = "message"
+    text: str
+
+
+@dataclass(frozen=True)
+class CallProposed:
+    """A call the model asked for, as the model wrote it."""
+
+    type: ClassVar[str] = "call"
+    call: str
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CallJudged:
+    """The verdict on a call that passed the argument check."""
+
+    type: ClassVar[str] = "verdict"
+    call: str
+    tool: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class ApprovalAsked:
+    """A call, or an in-doubt effect, that waits for a person now."""
+
+    type: ClassVar[str] = "approval"
+    approval: ApprovalRecord
+
+
+@dataclass(frozen=True)
+class CallFinished:
+    """A call's result as the model will read it. ``status``: ``success`` or ``error``."""
+
+    type: ClassVar[str] = "result"
+    call: str
+    tool: str
+    status: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ReceiptReady:
+    """What the store says about the writes of this turn; only when there were any."""
+
+    type: ClassVar[str] = "receipt"
+    receipt: Receipt
+
+
+@dataclass(frozen=True)
+class Done:
+    """The turn is over, or pauses. ``exit`` is the code a headless run ends with."""
+
+    type: ClassVar[str] = "done"
+    session: str
+    state: SessionState
+    answer: str
+    exit: int
+    error: str | None = None
+
+
+Event = (
+    MessageDelta
+    | Message
+    | CallProposed
+    | CallJudged
+    | ApprovalAsked
+    | CallFinished
+    | ReceiptReady
+    | Done
+)
