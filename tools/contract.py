@@ -123,7 +123,10 @@ class CallInfo:
     idempotency_key: str | None = None
 
 
-current_call: ContextVar[CallInfo] = ContextVar("current_call", default=CallInfo())
+OUTSIDE = CallInfo()
+"""What a tool sees that was called without the harness."""
+
+current_call: ContextVar[CallInfo] = ContextVar("current_call", default=OUTSIDE)
 """Set by the harness around a call; a tool with ``idempotency="key"`` reads its key here."""
 
 

@@ -48,7 +48,8 @@ class ApprovalRecord(Record):
     """Something that waits, or waited, for a person.
 
     ``args`` is what was proposed, ``decided_args`` what an edit made of it; ``digest`` binds
-    whichever runs. ``comment`` is a rejection's reason or a response's text.
+    whichever runs. ``comment`` is a rejection's reason or a response's text. ``attempt`` tells
+    apart the doubts of a write that ran again.
     """
 
     id: str
@@ -57,6 +58,7 @@ class ApprovalRecord(Record):
     turn: int
     message: str
     call: str
+    attempt: int = 1
     interrupt: str | None = None
     status: ApprovalStatus = "pending"
     tool: str
@@ -82,7 +84,11 @@ class ApprovalRecord(Record):
 
 
 class EffectRecord(Record):
-    """One write in the ledger, its latest attempt."""
+    """One write in the ledger, its latest attempt.
+
+    ``settled`` is ``"happened"`` or ``"not happened"`` when a person said so; by whom and when
+    is in ``evidence``.
+    """
 
     id: str
     session: str
@@ -102,6 +108,7 @@ class EffectRecord(Record):
     transaction: str | None = None
     result: dict[str, Any] | None = None
     evidence: dict[str, Any] | None = None
+    settled: str | None = None
     started_at: str = ""
     ended_at: str | None = None
 
@@ -121,7 +128,11 @@ class RuleRecord(Record):
 
 
 class TrailEntry(Record):
-    """One entry of a session's hash chain. ``hash`` covers ``prev`` and all other fields."""
+    """One entry of a session's hash chain; ``agent.store.trail`` says what the hashes cover.
+
+    ``seq`` counts within the session, ``position`` orders all entries of the database. Of an
+    ``erased`` entry, whose session was deleted, only the hashes are left.
+    """
 
     seq: int
     at: str
@@ -130,6 +141,10 @@ class TrailEntry(Record):
     data: dict[str, Any]
     prev: str
     hash: str
+    data_hash: str = ""
+    salt: str | None = None
+    position: int = 0
+    erased: bool = False
 
 
 class LeaseRecord(Record):

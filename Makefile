@@ -1,0 +1,73 @@
+# sayso: everything starts here. Needs make and Python 3.11 to 3.13, nothing else.
+#
+#   make chat ARGS="-c"         options go through ARGS
+#   make test ARGS="-k trust"
+#   make PYTHON=/path/to/python3.12 VENV=/tmp/sayso-venv test
+
+VENV ?= .venv
+ARGS ?=
+
+# The newest of these that is supported and complete (Debian ships Python without ensurepip).
+CANDIDATES := python3.13 python3.12 python3.11 python3
+USABLE := import ensurepip, sqlite3, ssl, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' 2>/dev/null && echo $$p && break; done)
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCKER := build/lock
+
+.DEFAULT_GOAL := help
+.PHONY: help chat test lint lock bench docs clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+chat: $(STAMP) ## talk to the agent
+	@$(BIN)/sayso chat $(ARGS)
+
+test: $(STAMP) ## run the tests
+	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(ARGS)
+
+lint: $(STAMP) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP) ## measure; README quotes the medians
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP) ## renew the pictures that the program makes of itself
+	$(BIN)/python docs/render.py $(ARGS)
+
+lock: $(LOCKER)/bin/uv ## renew requirements.lock (ARGS=--upgrade: newer versions)
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/uv --no-config pip compile pyproject.toml \
+	  --universal --python-version 3.11 --all-extras --group test --group lint --group build \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --quiet \
+	  --output-file requirements.lock $(ARGS)
+
+clean: ## remove what the above made, but for .venv
+	rm -rf build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find agent tools mcp_servers prompts tests bench docs -name __pycache__ -prune -exec rm -rf {} +
+
+# One virtual environment, made anew whenever the lock or the project file changes.
+$(STAMP): requirements.lock pyproject.toml
+	@$(NEED_PYTHON)
+	@if [ -e "$(VENV)" ] && [ ! -e "$(VENV)/pyvenv.cfg" ]; then \
+	  echo "$(VENV) is there and is not a virtual environment; nothing was changed." >&2; exit 2; fi
+	@echo "Setting up $(VENV) with $(PYTHON): once, a minute or two" >&2
+	@$(PYTHON) -m venv --clear "$(VENV)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The resolver stands apart, so that a lock that cannot be installed can still be renewed.
+$(LOCKER)/bin/uv: pyproject.toml
+	@$(NEED_PYTHON)
+	@$(PYTHON) -m venv --clear $(LOCKER)
+	@$(LOCKER)/bin/python -m pip install -qq --disable-pip-version-check "uv>=0.9"
+	@touch $@
+
+NEED_PYTHON = if ! $(if $(PYTHON),$(PYTHON) -c '$(USABLE)' 2>/dev/null,false); then \
+  echo "sayso needs Python 3.11, 3.12 or 3.13 with venv, ssl and sqlite3$(if $(PYTHON),; $(PYTHON) is not one of these,)." >&2; \
+  echo "Debian, Ubuntu: apt install python3 python3-venv. macOS: brew install python@3.13." >&2; \
+  echo "Installed elsewhere? make PYTHON=/path/to/python3.12 ..." >&2; exit 2; fi

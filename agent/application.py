@@ -1,0 +1,316 @@
+"""A process's worth of sayso: the store, the checkpointer, the model, the tools; and its sessions.
+
+``Application.open`` is where everything is put together, in the order in which it depends on
+each other; ``session.py`` drives what comes out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+import prompts
+from agent.checkpoints import open_saver
+from agent.checks.limits import turn_number
+from agent.config import Settings, actor, tracing_notice
+from agent.errors import NotFound, UsageError
+from agent.graph import build_agent
+from agent.leases import held
+from agent.middleware.state import AgentContext, Recording
+from agent.models import build_chat_model
+from agent.session import AgentSession
+from agent.store import Owner, Store
+from agent.toolset import Places, Toolset, load_tools
+from agent.types import Actor, Authority
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.tools import BaseTool
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from agent.mcp import ServerConfig
+    from agent.store.records import SessionRecord
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line adds to the settings for new sessions.
+
+    Args:
+        granted: Effects of a new session's authority; empty for all that its tools may do.
+        denied: Effects taken from it.
+        servers: MCP servers of the current folder that a person has confirmed.
+        via: Where decisions of this process come from: ``chat``, ``cli`` …
+        override: Whether an opened session uses this process's model instead of its own.
+    """
+
+    granted: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    servers: tuple[ServerConfig, ...] = ()
+    via: str = "cli"
+    override: bool = False
+
+
+@dataclass
+class Application:
+    """What the sessions of one process share. Made by :meth:`open`."""
+
+    settings: Settings
+    options: Options
+    store: Store
+    saver: BaseCheckpointSaver[Any]
+    owner: Owner
+    models: dict[str, BaseChatModel] = field(default_factory=dict)
+    extra_tools: list[BaseTool] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        settings: Settings,
+        options: Options | None = None,
+        *,
+        models: Mapping[str, BaseChatModel] | None = None,
+        tools: Sequence[BaseTool] = (),
+    ) -> AsyncIterator[Application]:
+        """Open the store, the checkpointer and the MCP servers; close them again at the end.
+
+        Args:
+            models: Chat models by name, in place of those that would be built.
+            tools: Tools beside those that the settings name.
+
+        Raises:
+            UsageError: Settings that cannot be used.
+            StoreError: A database that cannot be used.
+        """
+        options = options or Options()
+        home = settings.ensure_home()
+        async with AsyncExitStack() as stack:
+            store = Store.open(settings.database_url, home=home)
+            stack.callback(store.close)
+            saver = await stack.enter_async_context(open_saver(settings.database_url))
+            app = cls(settings, options, store, saver, store.owner(), dict(models or {}), list(tools))
+            app.notices += [*settings.unknown, *filter(None, [tracing_notice()])]
+            if options.servers:
+                await app._start_servers(stack)
+            yield app
+
+    async def _start_servers(self, stack: AsyncExitStack) -> None:
+        from agent.mcp import McpHost
+
+        host = await stack.enter_async_context(
+            McpHost(
+                self.options.servers,
+                environment=self.settings.inherited,
+                log_folder=self.settings.home / "logs",
+            )
+        )
+        self.extra_tools += host.tools
+        self.notices += [f"MCP server {name}: {why}" for name, why in host.problems.items()]
+
+    # --- what new sessions get -------------------------------------------------------------
+
+    @property
+    def model_name(self) -> str:
+        """The model of new sessions, such as ``openai:gpt-4.1-mini`` or ``offline``."""
+        return self.settings.model
+
+    @cached_property
+    def actor(self) -> Actor:
+        """Who this process says is acting."""
+        return actor(self.settings, self.options.via)
+
+    @cached_property
+    def workspace(self) -> Path | None:
+        """The folder that file tools of new sessions may touch: the current one by default."""
+        return self.settings.workspace or Path.cwd()
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        """The tools of a new session."""
+        return list(self._toolset(self.settings.tools, self.workspace).tools)
+
+    def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
+        bundled = load_tools(names, Places(self.settings.home, workspace))
+        return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
+
+    # --- sessions --------------------------------------------------------------------------
+
+    def create_session(self) -> SessionRecord:
+        """A new, empty session with this process's model, tools and authority."""
+        authority = Authority()
+        return self.store.sessions.create(
+            model=self.settings.model,
+            tools=list(self.settings.tools),
+            workspace=str(self.workspace) if self.workspace else None,
+            granted=list(self.options.granted or authority.granted),
+            denied=list(self.options.denied),
+            actor=self.actor,
+        )
+
+    @asynccontextmanager
+    async def new_session(self) -> AsyncIterator[AgentSession]:
+        """Create a session and hold it."""
+        async with self.open_session(self.create_session().id) as session:
+            yield session
+
+    @asynccontextmanager
+    async def open_session(self, id: str) -> AsyncIterator[AgentSession]:
+        """Hold a session, by id or unique prefix, with the tools and authority it was made with.
+
+        Raises:
+            NotFound: No such session.
+            SessionBusy: Another process holds it.
+            UsageError: Its model or tools cannot be had here.
+        """
+        record = self.store.sessions.get(id)
+        writing = getattr(self.saver, "lock", None)
+        seconds = self.settings.lease_seconds
+        async with held(self.store, record.id, self.owner, seconds, writing) as lease:
+            toolset = self._toolset(record.tools, _path(record.workspace))
+            yield AgentSession(
+                id=record.id,
+                store=self.store,
+                graph=self._graph(record, toolset),
+                saver=self.saver,
+                tools=toolset.tools,
+                context=self._context(record, lease.ensure, writing),
+                lease=lease,
+                actor=self.actor,
+            )
+
+    def _context(self, record: SessionRecord, ensure: Any, writing: Any) -> AgentContext:
+        settings = self.settings
+        return AgentContext(
+            recording=Recording(
+                store=self.store,
+                session=record.id,
+                lease=ensure,
+                writing=writing,
+                ancestors=tuple(self._ancestors(record)),
+            ),
+            authority=Authority(tuple(record.granted), tuple(record.denied)),
+            max_steps=settings.max_steps,
+            tool_timeout=settings.tool_timeout,
+            result_limit=settings.result_limit,
+        )
+
+    def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:
+        name = self.settings.model if self.options.override else record.model
+        own = self.settings.prompt.read_text(encoding="utf-8") if self.settings.prompt else None
+        prompt = prompts.system_prompt(toolset.domains, own)
+        return build_agent(self._model(name), toolset.tools, prompt, self.saver)
+
+    def _model(self, name: str) -> BaseChatModel:
+        if name not in self.models:
+            self.models[name] = build_chat_model(
+                name,
+                openai_api_key=self.settings.openai_api_key,
+                openai_base_url=self.settings.openai_base_url,
+                timeout=self.settings.model_timeout,
+                retries=self.settings.model_retries,
+            )
+        return self.models[name]
+
+    def changes(self, record: SessionRecord) -> list[str]:
+        """What is different from when a session was made, in sentences for the operator."""
+        changed = []
+        if self.options.override and record.model != self.settings.model:
+            changed.append(f"It was with {record.model}, it goes on with {self.settings.model}.")
+        if record.workspace and not Path(record.workspace).is_dir():
+            changed.append(f"Its workspace {record.workspace} is gone; file tools will fail.")
+        changed += self._toolset(record.tools, _path(record.workspace)).notices
+        return changed
+
+    def _ancestors(self, record: SessionRecord) -> list[str]:
+        found: list[str] = []
+        parent = record.parent
+        while parent and parent not in found:
+            found.append(parent)
+            parent = self._parent(parent)
+        return found
+
+    def _parent(self, id: str) -> str | None:
+        try:
+            return self.store.sessions.get(id).parent
+        except NotFound:  # deleted since; its own ancestors are not known any more
+            return None
+
+    async def fork(self, id: str) -> SessionRecord:
+        """A new session with the messages of this one, and none of its approvals or rules."""
+        source = self.store.sessions.get(id)
+        toolset = self._toolset(source.tools, _path(source.workspace))
+        snapshot = await self._graph(source, toolset).aget_state(
+            {"configurable": {"thread_id": source.id}}
+        )
+        messages = snapshot.values.get("messages", [])
+        if not messages:
+            raise UsageError(f"{source.id} has no messages yet, so there is nothing to fork.")
+        record = self.store.sessions.create(
+            model=source.model,
+            tools=source.tools,
+            workspace=source.workspace,
+            granted=source.granted,
+            denied=source.denied,
+            actor=self.actor,
+            title=f"fork of {source.title}"[:80],
+            parent=source.id,
+            labels=source.labels,
+        )
+        async with self.open_session(record.id) as session:
+            await session.seed(closed(messages, source.id))
+            self.store.sessions.update(record.id, state="done", turn=turn_number(messages))
+        return self.store.sessions.get(record.id)
+
+    async def delete(self, id: str) -> SessionRecord:
+        """Erase a session's content, its checkpoints included; a tombstone stays in the trail."""
+        record = self.store.sessions.get(id)
+        writing = getattr(self.saver, "lock", None)
+        async with held(self.store, record.id, self.owner, self.settings.lease_seconds, writing):
+            await self.saver.adelete_thread(record.id)
+            self.store.sessions.delete(record.id, self.actor)
+        return record
+
+
+def closed(messages: Sequence[BaseMessage], source: str) -> list[BaseMessage]:
+    """Messages in which every call has an answer, as providers demand.
+
+    A call that waits in the source is open there, not here; its answer says so.
+    """
+    result: list[BaseMessage] = []
+    for index, message in enumerate(messages):
+        result.append(message)
+        if isinstance(message, AIMessage):
+            answered = {m.tool_call_id for m in _answers_after(messages, index)}
+            result += [
+                ToolMessage(
+                    prompts.message("forked", source=source),
+                    name=call["name"],
+                    tool_call_id=call["id"],
+                    status="error",
+                )
+                for call in message.tool_calls
+                if call["id"] not in answered
+            ]
+    return result
+
+
+def _answers_after(messages: Sequence[BaseMessage], index: int) -> list[ToolMessage]:
+    """The tool messages between one AI message and the next message of another kind."""
+    answers = []
+    for message in messages[index + 1 :]:
+        if not isinstance(message, ToolMessage):
+            break
+        answers.append(message)
+    return answers
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None

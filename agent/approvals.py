@@ -1,0 +1,165 @@
+"""From the graph's interrupts to approvals in the store, and from a recorded answer back.
+
+Approvals are matched by session, AI message and tool call; an interrupt's id is only where the
+answer goes at the moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from agent.canonical import call_digest
+from agent.checks.arguments import normalise
+from agent.middleware.state import last_reply
+from agent.provenance import trace
+from tools.contract import Contract, Preview, Scope, contract_of
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.tools import BaseTool
+    from langgraph.types import Interrupt, StateSnapshot
+
+    from agent.store import Store
+    from agent.store.records import ApprovalRecord, EffectRecord
+
+PREVIEW_SECONDS = 10.0
+
+
+async def record_interrupts(
+    store: Store,
+    session: str,
+    turn: int,
+    snapshot: StateSnapshot,
+    tools: Mapping[str, BaseTool],
+) -> list[ApprovalRecord]:
+    """Give every interrupt of a paused graph its approval; a known one is only refreshed.
+
+    Returns:
+        The approvals, decided ones included, in the order of the calls.
+    """
+    messages = snapshot.values["messages"]
+    reply = last_reply(messages)
+    message = (reply.id or "") if reply else ""
+    verdicts = snapshot.values.get("verdicts") or {}
+    rows = []
+    for interrupt in (i for task in snapshot.tasks for i in task.interrupts):
+        call = interrupt.value["tool_call_id"]
+        effect = store.ledger.for_call(session, message, call)
+        if not _asked_by_langchain(interrupt) and effect and effect.state == "in_doubt":
+            rows.append(ask_about_doubt(store, effect, interrupt.id))
+            continue
+        known = store.approvals.for_call(session, message, call)
+        if known is not None and known.interrupt == interrupt.id:
+            rows.append(known)
+            continue
+        asking = _asking(tools[interrupt.value["name"]], interrupt.value["args"], messages)
+        rows.append(
+            store.approvals.ask(
+                session=session,
+                turn=turn,
+                message=message,
+                call=call,
+                kind="write",
+                interrupt=interrupt.id,
+                tool=interrupt.value["name"],
+                **await asking,
+                **_judged(verdicts.get(call)),
+            )
+        )
+    return rows
+
+
+def _asked_by_langchain(interrupt: Interrupt) -> bool:
+    """Its human-in-the-loop step publishes a response schema; a pause of ours does not."""
+    return interrupt.response_schema is not None
+
+
+def _judged(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    if verdict is None:
+        return {"rule": "", "reason": "Nobody has judged this call.", "effects": [], "notes": []}
+    return {key: verdict[key] for key in ("rule", "reason", "effects", "notes")}
+
+
+async def _asking(
+    tool: BaseTool, args: Mapping[str, Any], messages: list[BaseMessage]
+) -> dict[str, Any]:
+    """What a reviewer needs beside the verdict: the arguments as they will run, what they would
+    change, where they came from, and whether it can be undone."""
+    contract = contract_of(tool)
+    normalised = normalise(tool, args).args
+    preview = await preview_of(contract, normalised)
+    return {
+        "args": normalised,
+        "digest": call_digest(tool.name, normalised),
+        "tool_version": contract.version,
+        "preview": asdict(preview) if preview else None,
+        "provenance": [dict(source) for source in trace(normalised, messages)],
+        "undo": contract.undo,
+    }
+
+
+async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | None:
+    """What the call would change; a preview that fails says so and stops nobody."""
+    if contract.preview is None:
+        return None
+    try:
+        async with asyncio.timeout(PREVIEW_SECONDS):
+            result = await asyncio.to_thread(contract.preview, args)
+            return await result if inspect.isawaitable(result) else result
+    except Exception as error:
+        return Preview(summary=f"no preview: {error or type(error).__name__}")
+
+
+def ask_about_doubt(
+    store: Store, effect: EffectRecord, interrupt: str | None = None
+) -> ApprovalRecord:
+    """Put a write whose outcome is unknown to a person: did it happen?"""
+    return store.approvals.ask(
+        session=effect.session,
+        turn=effect.turn,
+        message=effect.message,
+        call=effect.call,
+        kind="in_doubt",
+        interrupt=interrupt,
+        tool=effect.tool,
+        tool_version=effect.tool_version,
+        args=effect.args,
+        digest=effect.digest,
+        effects=[],
+        rule="ledger",
+        reason=(
+            f"{effect.id} began at {effect.started_at} and its outcome is unknown. "
+            "Check the record itself, then say whether it happened."
+        ),
+        notes=[],
+        preview=None,
+        provenance=None,
+        undo=None,
+    )
+
+
+def as_langchain(approval: ApprovalRecord) -> dict[str, Any]:
+    """A recorded answer in the words of LangChain's per-call decision."""
+    if approval.kind == "write":
+        match approval.status:
+            case "approved":
+                return {"type": "approve"}
+            case "edited":
+                action = {"name": approval.tool, "args": approval.decided_args or {}}
+                return {"type": "edit", "edited_action": action}
+            case "answered":
+                return {"type": "respond", "message": approval.comment or ""}
+    return {"type": "reject", "message": approval.comment or approval.status}
+
+
+def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope | None:
+    """What "always for this session" would cover for this call, if its tool offers it."""
+    tool = tools.get(approval.tool)
+    if tool is None or approval.kind != "write":
+        return None
+    offer = contract_of(tool).always
+    return offer(approval.args) if offer else None

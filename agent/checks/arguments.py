@@ -1,0 +1,183 @@
+"""V_syn: do the arguments fit the tool? The one ``normalise`` that every path goes through.
+
+It runs when the model proposes a call, before a person's edit is stored, and again at the point
+of execution; digests are always of normalised arguments, so what was approved is what runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
+from pydantic import ValidationError as PydanticValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agent.canonical import canonical_json
+from agent.errors import SaysoError
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """Arguments as they will run: plain JSON, validated, defaults filled in.
+
+    ``notes`` name each value that was changed on the way, such as ``"limit: '5' → 5"``.
+    """
+
+    args: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+class ArgumentsError(SaysoError):
+    """Arguments that do not fit; ``problems`` has one line each, saying what to change."""
+
+    def __init__(self, tool: str, problems: Sequence[str]) -> None:
+        self.tool, self.problems = tool, tuple(problems)
+        super().__init__(f"The arguments do not fit {tool}:\n" + "\n".join(self.problems))
+
+
+def normalise(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
+    """Validate arguments against the tool's own schema and spell them the one way.
+
+    Normalising twice gives the same as once. Optional arguments whose default is null and that
+    were not given stay away; other defaults are filled in, so that a reviewer sees them.
+
+    Raises:
+        ArgumentsError: What is missing, unknown or of the wrong type, in words.
+    """
+    try:
+        canonical_json(args)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentsError(tool.name, [f"not plain JSON: {error}"]) from error
+    schema = _model_schema(tool)
+    if isinstance(schema, dict):
+        return _against_json_schema(tool.name, schema, args)
+    return _against_model(tool.name, schema, args)
+
+
+def _model_schema(tool: BaseTool) -> type[BaseModel] | dict[str, Any]:
+    """The schema of what the model may send: injected parameters are not part of it."""
+    if isinstance(tool.args_schema, dict):
+        return tool.args_schema
+    shown = tool.tool_call_schema
+    if isinstance(shown, dict):
+        return shown
+    assert isinstance(shown, type)
+    assert issubclass(shown, BaseModel)
+    own = tool.args_schema
+    if not (isinstance(own, type) and issubclass(own, BaseModel)):
+        return shown
+    # The tool's own model has its validators, which the shown subset lacks.
+    return own if own.model_fields.keys() == shown.model_fields.keys() else shown
+
+
+# --- pydantic models: tools of this process ------------------------------------------------
+
+
+def _against_model(name: str, model: type[BaseModel], args: Mapping[str, Any]) -> Normalised:
+    allowed = {field.alias or key for key, field in model.model_fields.items()}
+    problems = _unknown(args, allowed) if model.model_config.get("extra") != "allow" else []
+    try:
+        value = model.model_validate(dict(args))
+    except PydanticValidationError as error:
+        problems += [_in_words(e) for e in error.errors() if e["type"] != "extra_forbidden"]
+    except Exception as error:  # a validator of the tool's own that raises something else
+        problems.append(f"refused by the tool's own check: {error}")
+    if problems:
+        raise ArgumentsError(name, problems)
+    dumped = value.model_dump(mode="json", by_alias=True)
+    given = {key: inner for key, inner in dumped.items() if key in args or inner is not None}
+    return Normalised(given, tuple(_changes(args, given)))
+
+
+def _in_words(error: Any) -> str:
+    path = ".".join(str(part) for part in error["loc"]) or "arguments"
+    if error["type"] == "missing":
+        return f"{path}: missing, and it is required"
+    return f"{path}: {error['msg']}, got {_shown(error['input'])}"
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+    for key, value in before.items():
+        if key in after and canonical_json(after[key]) != canonical_json(value):
+            yield f"{key}: {_shown(value)} → {_shown(after[key])}"
+
+
+# --- JSON schemas: tools that came over MCP ------------------------------------------------
+
+
+def _against_json_schema(
+    name: str, schema: Mapping[str, Any], args: Mapping[str, Any]
+) -> Normalised:
+    properties = schema.get("properties") or {}
+    closed = "additionalProperties" not in schema and "patternProperties" not in schema
+    problems = _unknown(args, properties) if closed and isinstance(properties, Mapping) else []
+    try:
+        validator = _validator(canonical_json(schema))
+        problems += [_json_in_words(e) for e in validator.iter_errors(dict(args))]
+    except (SchemaError, Unresolvable, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentsError(
+            name, [f"the tool's own schema cannot be used ({reason}); it cannot be called"]
+        ) from error
+    if problems:
+        raise ArgumentsError(name, problems)
+    filled = {
+        key: inner["default"]
+        for key, inner in properties.items()
+        if key not in args and isinstance(inner, Mapping) and inner.get("default") is not None
+    }
+    return Normalised({**json.loads(canonical_json(args)), **filled})
+
+
+_NOWHERE: Registry[Any] = Registry()
+"""Where references are looked up: a schema of a stranger never makes this program fetch a URL."""
+
+
+@lru_cache(maxsize=512)
+def _validator(schema: str) -> Draft202012Validator:
+    loaded = json.loads(schema)
+    Draft202012Validator.check_schema(loaded)
+    return Draft202012Validator(loaded, registry=_NOWHERE)
+
+
+def _json_in_words(error: ValidationError) -> str:
+    path = ".".join(str(part) for part in error.absolute_path) or "arguments"
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return f"{path}: missing {', '.join(map(repr, missing))}"
+    if error.validator == "type":
+        return f"{path}: should be {error.validator_value}, got {_shown(error.instance)}"
+    return f"{path}: {error.message}"
+
+
+# --- both ----------------------------------------------------------------------------------
+
+
+def _unknown(args: Mapping[str, Any], allowed: Iterable[str]) -> list[str]:
+    names = sorted(allowed)
+    return [
+        f"{key}: the tool has no such argument{_suggest(key, names)}"
+        for key in args
+        if key not in names
+    ]
+
+
+def _suggest(key: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(key, names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it takes: {', '.join(names)}" if names else "; it takes none"
+
+
+def _shown(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,47 @@
+"""How far one turn may go. Everything is counted from the message history itself.
+
+A counter in the state would have to be reset at the right moment; the history cannot be out of
+step with itself, and it survives approvals, restarts and resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from agent.errors import LimitReached
+
+NOTE = "sayso_note"
+"""Marks a human message that the harness wrote: it does not begin a turn."""
+
+
+def begins_turn(message: BaseMessage) -> bool:
+    """Whether a message is a user's own."""
+    return isinstance(message, HumanMessage) and not message.additional_kwargs.get(NOTE)
+
+
+def steps_taken(messages: Sequence[BaseMessage]) -> int:
+    """Model calls since the user's last message."""
+    steps = 0
+    for message in reversed(messages):
+        if begins_turn(message):
+            break
+        steps += isinstance(message, AIMessage)
+    return steps
+
+
+def turn_number(messages: Sequence[BaseMessage]) -> int:
+    """How many messages the user has sent: the number of the turn they belong to."""
+    return sum(begins_turn(message) for message in messages)
+
+
+def check_steps(messages: Sequence[BaseMessage], limit: int) -> None:
+    """Stop before another model call when the turn's steps are used up.
+
+    Raises:
+        LimitReached: With ``kind="steps"``.
+    """
+    steps = steps_taken(messages)
+    if steps >= limit:
+        raise LimitReached("steps", steps, limit)

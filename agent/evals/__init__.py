@@ -1,0 +1,1 @@
+"""Evaluation: simulated reviewers, and driving whole sessions with them."""

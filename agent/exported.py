@@ -1,0 +1,29 @@
+"""The graph for other front ends, such as LangGraph's own server (see ``langgraph.json``).
+
+It comes without a checkpointer, since the server brings one, and without a recording: it reads,
+and says that what changes the world needs a sayso session.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import prompts
+from agent.config import load_settings
+from agent.graph import build_agent
+from agent.models import build_chat_model
+from agent.toolset import Places, load_tools
+
+
+def make_graph() -> Any:
+    """The agent graph with the settings of the environment."""
+    settings = load_settings()
+    toolset = load_tools(settings.tools, Places(settings.ensure_home(), settings.workspace))
+    model = build_chat_model(
+        settings.model,
+        openai_api_key=settings.openai_api_key,
+        openai_base_url=settings.openai_base_url,
+        timeout=settings.model_timeout,
+        retries=settings.model_retries,
+    )
+    return build_agent(model, toolset.tools, prompts.system_prompt(toolset.domains))

@@ -1,0 +1,83 @@
+"""Answers to approvals: validated against the tool, then recorded, compare-and-set.
+
+The store is the authority on decisions. Nothing here resumes a session; whoever drives it
+(``agent.session``) finds the decision in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from agent.errors import AlreadyDecided, InvalidDecision
+from agent.types import Actor, Decision
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from agent.store import Store
+    from agent.store.records import ApprovalRecord
+
+FindTool = Callable[[str], "BaseTool | None"]
+"""From a tool's name to the tool; only called for an edit, whose arguments it must check."""
+
+HAPPENED, NOT_HAPPENED = "happened", "not happened"
+"""The two answers to a write whose outcome is in doubt."""
+
+
+def decide(
+    store: Store,
+    answers: Sequence[tuple[str, Decision]],
+    actor: Actor,
+    find_tool: FindTool,
+) -> list[ApprovalRecord]:
+    """Record answers: all of them, or none when one cannot be applied.
+
+    Args:
+        answers: Whole approval ids with a decision each.
+
+    Raises:
+        NotFound: No approval has that id.
+        AlreadyDecided: Somebody was faster; says who and what.
+        InvalidDecision: Not an answer to this kind of approval, or its edit does not fit.
+    """
+    checked = [
+        (id_, *_checked(store.approvals.get(id_, whole=True), decision, find_tool))
+        for id_, decision in answers
+    ]
+    return store.approvals.decide_many(checked, actor)
+
+
+def _checked(
+    approval: ApprovalRecord, decision: Decision, find_tool: FindTool
+) -> tuple[Decision, str | None]:
+    """The decision as it will be stored, and the digest it is bound to when it is an edit."""
+    if approval.status != "pending":
+        raise AlreadyDecided(
+            approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
+        )
+    if decision.type != "edit":
+        return decision, None
+    if approval.kind != "write":
+        raise InvalidDecision(f"{approval.id} is a question; its arguments cannot be edited.")
+    return _checked_edit(approval, decision, find_tool)
+
+
+def _checked_edit(
+    approval: ApprovalRecord, decision: Decision, find_tool: FindTool
+) -> tuple[Decision, str]:
+    from agent.canonical import call_digest
+    from agent.checks.arguments import ArgumentsError, normalise
+
+    tool = find_tool(approval.tool)
+    if tool is None:
+        raise InvalidDecision(
+            f"The tool {approval.tool} is not available here, so an edit cannot be checked. "
+            "Nothing was decided; approve or reject the call as it is."
+        )
+    try:
+        normalised = normalise(tool, decision.args if decision.args is not None else {})
+    except ArgumentsError as error:
+        raise InvalidDecision(f"{error}\nNothing was decided; correct the arguments.") from error
+    edited = Decision("edit", args=normalised.args, message=decision.message)
+    return edited, call_digest(tool.name, normalised.args)

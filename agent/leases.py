@@ -1,0 +1,94 @@
+"""Holding a session's lease for as long as this process works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from agent.store import Store
+    from agent.store.owner import Owner
+    from agent.store.records import LeaseRecord
+
+
+class LeaseKeeper:
+    """The lease of one session, renewed in the background and before every write.
+
+    Args:
+        seconds: How long a lease lasts without renewal.
+    """
+
+    def __init__(self, store: Store, session: str, owner: Owner, seconds: float) -> None:
+        self._store, self._seconds = store, seconds
+        self._lease: LeaseRecord | None = store.leases.acquire(session, owner, seconds)
+        self._session = session
+
+    @property
+    def current(self) -> LeaseRecord:
+        """The lease as last renewed.
+
+        Raises:
+            LeaseLost: When another process has taken over.
+        """
+        if self._lease is None:
+            raise LeaseLost(self._session)
+        return self._lease
+
+    def ensure(self, seconds: float) -> LeaseRecord:
+        """The lease with at least so many seconds left, renewed if need be.
+
+        Raises:
+            LeaseLost: When another process has taken over.
+        """
+        lease = self.current
+        if lease.expires_at - time.time() < seconds + self._seconds / 3:
+            lease = self._renew(seconds + self._seconds)
+        return lease
+
+    def _renew(self, seconds: float) -> LeaseRecord:
+        try:
+            self._lease = self._store.leases.renew(self.current, seconds)
+        except LeaseLost:
+            self._lease = None
+            raise
+        return self._lease
+
+    async def keep(self, writing: asyncio.Lock) -> None:
+        """Renew until cancelled or lost; what depends on the lease finds out by itself."""
+        while self._lease is not None:
+            await asyncio.sleep(self._seconds / 3)
+            async with writing:
+                try:
+                    self.ensure(self._seconds / 2)
+                except LeaseLost:
+                    return
+
+    def release(self) -> None:
+        """Give the lease up, if it is still ours."""
+        if self._lease is not None:
+            self._store.leases.release(self._lease)
+            self._lease = None
+
+
+@asynccontextmanager
+async def held(
+    store: Store, session: str, owner: Owner, seconds: float, writing: asyncio.Lock
+) -> AsyncIterator[LeaseKeeper]:
+    """Hold a session's lease.
+
+    Raises:
+        SessionBusy: When another process holds it.
+    """
+    keeper = LeaseKeeper(store, session, owner, seconds)
+    task = asyncio.create_task(keeper.keep(writing))
+    try:
+        yield keeper
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        keeper.release()

@@ -1,0 +1,115 @@
+"""A person decides. Outside ``execution`` on the way to a tool.
+
+LangChain's human-in-the-loop in per-call mode does the pausing; this file says when, and makes
+sure that what comes of it is what the store recorded, not what the graph was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware.human_in_the_loop import InterruptOnConfig
+from langchain.agents.middleware.types import ToolCallRequest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+import prompts
+from agent.middleware.state import OpenCall, SaysoState, answer, context_of, pause
+from agent.store.records import ApprovalRecord
+
+Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+
+
+class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
+    """Pauses every call whose frozen verdict is not ``allow``, whatever tool it is."""
+
+    state_schema = SaysoState
+
+    # The base class overrides these for its batched mode; in per-call mode they do nothing but
+    # add a node, and so a checkpoint, to every step. The factory looks for the base's own.
+    after_model = AgentMiddleware.after_model
+    aafter_model = AgentMiddleware.aafter_model
+
+    def __init__(self, tools: Sequence[BaseTool]) -> None:
+        ask = InterruptOnConfig(
+            allowed_decisions=["approve", "edit", "reject", "respond"],
+            description=lambda call, state, runtime: _why(call, state),
+            when=must_ask,
+        )
+        super().__init__(
+            interrupt_on={tool.name: ask for tool in tools},
+            interrupt_mode="per_call",
+            edit_notice=prompts.message("edited"),
+        )
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Handler
+    ) -> ToolMessage | Command[Any]:
+        """Pause for a person where the verdict says so; then run, or say why not."""
+        if context_of(request).superseding:
+            return await handler(_as_decided(request))
+        ran = False
+
+        async def run(decided: ToolCallRequest) -> ToolMessage | Command[Any]:
+            nonlocal ran
+            ran = True
+            return await handler(decided)
+
+        result = await super().awrap_tool_call(request, run)
+        return result if ran else _recorded_answer(request)
+
+
+def must_ask(request: ToolCallRequest) -> bool:
+    """Whether a call waits for a person: anything but a frozen ``allow``.
+
+    It reads nothing else, so that it says the same again on resume: if it turned false then,
+    a rejected call would run.
+    """
+    verdict = OpenCall.of(request).verdict
+    return verdict is None or verdict["behavior"] != "allow"
+
+
+def _why(call: Any, state: Any) -> str:
+    verdict = (state.get("verdicts") or {}).get(call["id"])
+    return verdict["reason"] if verdict else "Nobody has judged this call."
+
+
+def _recorded_answer(request: ToolCallRequest) -> ToolMessage:
+    """What the store says about a call that was answered without running."""
+    while (record := _record(request)) is None or record.status not in _ANSWERS:
+        pause(request, "The answer was given to the graph, not recorded; it decided nothing.")
+    text = _ANSWERS[record.status](record)
+    return answer(request, text, error=record.status != "answered")
+
+
+def _record(request: ToolCallRequest) -> ApprovalRecord | None:
+    recording = context_of(request).recording
+    if recording is None:
+        return None
+    call = OpenCall.of(request)
+    return recording.store.approvals.for_call(recording.session, call.message, call.call)
+
+
+def _as_decided(request: ToolCallRequest) -> ToolCallRequest:
+    """While the session moves on nobody is asked: the call stands as it was decided, if it was."""
+    record = _record(request)
+    if record is None or record.decided_args is None:
+        return request
+    return request.override(tool_call={**request.tool_call, "args": record.decided_args})
+
+
+def _rejected(record: ApprovalRecord) -> str:
+    if not record.comment:
+        return prompts.message("rejected_without_reason")
+    return prompts.message("rejected", reason=record.comment)
+
+
+_ANSWERS: dict[str, Callable[[ApprovalRecord], str]] = {
+    "rejected": _rejected,
+    "answered": lambda record: record.comment or "",
+    "expired": lambda record: prompts.message("expired"),
+    "superseded": lambda record: prompts.message("superseded"),
+}

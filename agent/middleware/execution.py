@@ -1,0 +1,388 @@
+"""The point of execution. Innermost: nothing stands between this and the tool.
+
+Whatever the graph, another middleware, an edit, a replay or a stale answer did before, a write
+gets past here only with an ``allow`` verdict or a recorded decision bound to the digest of
+exactly these arguments; and it is entered at most once, because the ledger says so first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ToolCallRequest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.types import Command
+
+import prompts
+from agent.canonical import call_digest
+from agent.checks.arguments import ArgumentsError, normalise
+from agent.checks.limits import turn_number
+from agent.middleware.guard import Entry, entry
+from agent.middleware.results import readable
+from agent.middleware.state import (
+    AgentContext,
+    OpenCall,
+    Recording,
+    SaysoState,
+    answer,
+    context_of,
+    pause,
+)
+from agent.policy import covers
+from agent.policy.evaluate import outside
+from agent.store.records import ApprovalRecord, EffectRecord
+from tools.contract import (
+    CallInfo,
+    Contract,
+    OutcomeUnknown,
+    ToolFailure,
+    contract_of,
+    current_call,
+    is_read,
+)
+
+Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+
+GRACE = 5.0
+"""Seconds that a cancelled run waits for a write that is under way, so as to record its outcome."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call at the point of execution: its normalised arguments and what they are bound to."""
+
+    open: OpenCall
+    tool: BaseTool
+    contract: Contract
+    args: dict[str, Any]
+    digest: str
+
+    @property
+    def reads(self) -> bool:
+        return is_read(self.contract.effects_of(self.args))
+
+
+@dataclass(frozen=True)
+class Permit:
+    """Why a write may run: a recorded decision, or a rule that a person agreed to."""
+
+    approval: str | None = None
+    rule: str | None = None
+
+
+class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
+    """The binding check, the ledger, the time limit, and results as the model may see them."""
+
+    state_schema = SaysoState
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Handler
+    ) -> ToolMessage | Command[Any]:
+        """Run the call, or say why it did not run."""
+        context = context_of(request)
+        if request.tool is None:
+            return answer(request, prompts.message("no_session"))
+        try:
+            bound = _bind(request, request.tool)
+        except ArgumentsError as error:
+            return answer(request, str(error))
+        if beyond := outside(bound.contract.effects_of(bound.args), context.authority):
+            reason = f"it needs {', '.join(sorted(beyond))}, which this session was not granted."
+            return answer(request, prompts.message("denied", reason=reason))
+        request = request.override(
+            tool_call={**request.tool_call, "args": bound.args}, tool=bound.tool
+        )
+        if bound.reads:
+            return await self._read(request, handler, context, bound)
+        if context.recording is None:
+            return answer(request, prompts.message("no_session"))
+        return await self._write(request, handler, context, context.recording, bound)
+
+    # --- reads -----------------------------------------------------------------------------
+
+    async def _read(
+        self, request: ToolCallRequest, handler: Handler, context: AgentContext, bound: Bound
+    ) -> ToolMessage:
+        if context.superseding:
+            return answer(request, prompts.message("superseded"))
+        verdict = bound.open.verdict
+        allowed = verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest
+        if not allowed and context.recording is not None:
+            _await_decision(request, context.recording, bound)
+        timeout = bound.contract.timeout or context.tool_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                result = await _enter(request, handler, CallInfo(call_id=bound.open.call))
+        except TimeoutError:
+            result = answer(request, prompts.message("read_timeout", seconds=f"{timeout:g}"))
+        except Exception as error:
+            result = answer(request, prompts.message("read_failed", error=error))
+        message = readable(request, result, bound.contract, context.result_limit)
+        await _report(context.recording, bound, message)
+        return message
+
+    # --- writes ----------------------------------------------------------------------------
+
+    async def _write(
+        self,
+        request: ToolCallRequest,
+        handler: Handler,
+        context: AgentContext,
+        recording: Recording,
+        bound: Bound,
+    ) -> ToolMessage:
+        if context.superseding and not _decided(recording, bound):
+            return _superseded(request, recording, bound)
+        permit = _permit(request, recording, bound)
+        if permit is None:
+            return answer(request, prompts.message("revoked"))
+        key = bound.contract.conflict_key
+        lock = self._locks.setdefault(_conflict(key, bound.args), asyncio.Lock())
+        async with lock:
+            timeout = bound.contract.timeout or context.tool_timeout
+            effect = await _begin(request, recording, bound, permit, timeout)
+            if isinstance(effect, ToolMessage):
+                return effect
+            run = _Attempt(request, handler, context, recording, bound, effect)
+            return await run.finish_within(timeout)
+
+
+def _conflict(key: Callable[[Any], str | None] | None, args: dict[str, Any]) -> str:
+    """The lock a write takes: writes without a key share one, and so never overlap."""
+    return (key(args) if key else None) or ""
+
+
+def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
+    normalised = normalise(tool, request.tool_call["args"])
+    return Bound(
+        open=OpenCall.of(request),
+        tool=tool,
+        contract=contract_of(tool),
+        args=normalised.args,
+        digest=call_digest(tool.name, normalised.args),
+    )
+
+
+def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Permit | None:
+    """The permission this write runs under; ``None`` when its rule was revoked meanwhile."""
+    verdict = bound.open.verdict
+    if verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest:
+        rules = recording.store.rules.active(recording.session)
+        if any(
+            rule.id == verdict["rule"] and rule.tool == bound.tool.name
+            for rule in rules
+            if covers(rule.scope_args, bound.args)
+        ):
+            return Permit(rule=verdict["rule"])
+        return None
+    return Permit(approval=_await_decision(request, recording, bound).id)
+
+
+def _await_decision(request: ToolCallRequest, recording: Recording, bound: Bound) -> ApprovalRecord:
+    """The recorded decision for exactly these arguments; without one the call pauses anew."""
+    while (record := _decided(recording, bound)) is None:
+        pause(request, "Nobody has decided about these arguments.")
+    return record
+
+
+def _decided(recording: Recording, bound: Bound) -> ApprovalRecord | None:
+    record = recording.store.approvals.for_call(
+        recording.session, bound.open.message, bound.open.call
+    )
+    if record is None or record.status not in ("approved", "edited"):
+        return None
+    return record if record.decided_digest == bound.digest else None
+
+
+async def _begin(
+    request: ToolCallRequest, recording: Recording, bound: Bound, permit: Permit, seconds: float
+) -> EffectRecord | ToolMessage:
+    """Put ``intended`` on disk; a message instead when the ledger already knows this call."""
+    while True:
+        async with recording.writing:
+            lease = recording.lease(seconds)
+            begun = recording.store.ledger.begin(
+                session=recording.session,
+                epoch=lease.epoch,
+                lease_margin=seconds,
+                turn=turn_number(request.state["messages"]),
+                message=bound.open.message,
+                call=bound.open.call,
+                tool=bound.tool.name,
+                tool_version=bound.contract.version,
+                args=bound.args,
+                digest=bound.digest,
+                approval=permit.approval,
+                rule=permit.rule,
+                idempotency_key=_idempotency_key(recording.session, bound.open),
+            )
+        match begun.outcome:
+            case "run":
+                return begun.effect
+            case "recorded":
+                return _as_recorded(request, begun.effect)
+            case "in_doubt":
+                pause(request, "This write was interrupted; whether it happened is unknown.")
+            case "refused":
+                return answer(
+                    request, prompts.message("failed", error="other arguments ran under this key.")
+                )
+
+
+def _idempotency_key(session: str, call: OpenCall) -> str:
+    """One key a call, the same for every attempt, short enough for any service."""
+    text = f"{session}/{call.message}/{call.call}"
+    return "sayso-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
+    """The result of a write that is already in the ledger, in the ledger's words."""
+    result = effect.result or {}
+    if "text" in result:
+        return answer(request, result["text"], error=effect.state != "committed")
+    comment = (effect.evidence or {}).get("comment") or "none"
+    return answer(request, prompts.message("settled_happened", comment=comment), error=False)
+
+
+def _superseded(request: ToolCallRequest, recording: Recording, bound: Bound) -> ToolMessage:
+    effect = recording.store.ledger.for_call(recording.session, bound.open.message, bound.open.call)
+    if effect is None:
+        return answer(request, prompts.message("superseded"))
+    if effect.state in ("committed", "failed"):
+        return _as_recorded(request, effect)
+    return answer(request, prompts.message("unknown_outcome", error="it was interrupted."))
+
+
+@dataclass
+class _Attempt:
+    """One attempt of one write, from entering the tool to the ledger's last word on it."""
+
+    request: ToolCallRequest
+    handler: Handler
+    context: AgentContext
+    recording: Recording
+    bound: Bound
+    effect: EffectRecord
+
+    async def finish_within(self, seconds: float) -> ToolMessage:
+        """Run it and record what became of it, also when this task is cancelled meanwhile."""
+        info = CallInfo(
+            call_id=self.bound.open.call,
+            attempt=self.effect.attempts,
+            idempotency_key=self.effect.idempotency_key,
+        )
+        started = Entry()
+        task = asyncio.ensure_future(_enter(self.request, self.handler, info, started))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._after_cancel(task, started))
+            raise
+        if not done:
+            task.add_done_callback(lambda late: self._late(late, started))
+            return await self._record(
+                OutcomeUnknown(f"no answer within {seconds:g} seconds."), started, "timeout"
+            )
+        return await self._record(_outcome(task), started)
+
+    async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:
+        done, _ = await asyncio.wait({task}, timeout=GRACE)
+        if done:
+            await self._record(_outcome(task), started)
+            return
+        task.cancel()
+        await self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
+
+    def _late(self, task: asyncio.Future[Any], started: Entry) -> None:
+        """A result that came after its time is evidence for the ledger, nothing more."""
+        if not task.cancelled():
+            state, message, _ = self._judge(_outcome(task), started)
+            if state != "in_doubt":
+                self._finish(state, message, "late")
+
+    async def _record(
+        self, outcome: Any, started: Entry, transport: str | None = None
+    ) -> ToolMessage:
+        state, message, how = self._judge(outcome, started)
+        async with self.recording.writing:
+            self._finish(state, message, transport or how)
+        return message
+
+    def _finish(self, state: Any, message: ToolMessage, transport: str) -> None:
+        result: dict[str, Any] = {"text": message.content, "status": message.status}
+        if state != "committed":
+            result["error"] = message.content
+        self.recording.store.ledger.finish(
+            self.effect.id,
+            attempt=self.effect.attempts,
+            state=state,
+            result=result,
+            transport=transport,
+            transaction=_transaction(message),
+        )
+
+    def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str]:
+        """From how the body ended to a state of the ledger; a message's status never decides."""
+        match outcome:
+            case ToolFailure():
+                text = prompts.message("failed", error=outcome)
+                return "failed", answer(self.request, text), "answered"
+            case BaseException() if not started.entered:
+                text = prompts.message("failed", error=outcome)
+                return "failed", answer(self.request, text), "not entered"
+            case BaseException():
+                text = prompts.message("unknown_outcome", error=outcome)
+                return "in_doubt", answer(self.request, text), "lost"
+            case ToolMessage() if not started.entered:
+                return "failed", outcome.model_copy(update={"status": "error"}), "not entered"
+        limit = self.context.result_limit
+        return "committed", readable(self.request, outcome, self.bound.contract, limit), "answered"
+
+
+def _transaction(message: ToolMessage) -> str | None:
+    """The service's own id of the change, where a result names one."""
+    found = message.additional_kwargs.get("transaction")
+    return found if isinstance(found, str) else None
+
+
+def _outcome(task: asyncio.Future[Any]) -> Any:
+    """What a finished task ended in: its result, or the exception as a value."""
+    if task.cancelled():
+        return OutcomeUnknown("it was cancelled.")
+    return task.exception() or task.result()
+
+
+async def _enter(
+    request: ToolCallRequest, handler: Handler, info: CallInfo, started: Entry | None = None
+) -> ToolMessage | Command[Any]:
+    """Enter the tool, with what it may know about its call in place."""
+    current_call.set(info)
+    entry.set(started)
+    return await handler(request)
+
+
+async def _report(recording: Recording | None, bound: Bound, message: ToolMessage) -> None:
+    """One entry in the trail: that a read ended, and how; the result itself only by its hash."""
+    if recording is None:
+        return
+    text = str(message.content)
+    data = {
+        "message": bound.open.message,
+        "call": bound.open.call,
+        "tool": bound.tool.name,
+        "status": message.status,
+        "characters": len(text),
+        "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+    }
+    async with recording.writing:
+        recording.store.trail.append(recording.session, "call.result", data)

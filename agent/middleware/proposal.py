@@ -1,0 +1,297 @@
+"""What becomes of the model's reply: arguments → limits → permissions, in the model's own node.
+
+The three checks are plain functions; calling them here, in one ``awrap_model_call``, lets the
+reply, the errors and the verdicts land in the model node's own writes. A node of its own for
+each would cost a checkpoint a step.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+
+import prompts
+from agent.canonical import canonical_json
+from agent.checks.arguments import ArgumentsError, normalise
+from agent.checks.limits import NOTE, check_steps, turn_number
+from agent.checks.permissions import judge
+from agent.middleware.state import AgentContext, Recording, SaysoState, context_of, last_reply
+from agent.models import as_model_error, ending
+from agent.store.records import EffectRecord, RuleRecord
+from agent.types import Verdict
+
+
+@dataclass
+class Proposal:
+    """A reply after the checks: its calls as they will stand in the history, and what was said."""
+
+    reply: AIMessage
+    errors: list[ToolMessage] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    note: str | None = None
+    """Said to the model when there is no call to answer: an empty or cut-off reply."""
+
+    def update(self) -> dict[str, Any]:
+        """The state update beside the reply itself.
+
+        Without an explicit jump a reply with no open call ends the run, in silence.
+        """
+        messages: list[Any] = list(self.errors)
+        if self.note:
+            messages.append(HumanMessage(self.note, additional_kwargs={NOTE: True}))
+        update: dict[str, Any] = {"messages": messages, "verdicts": self.verdicts}
+        answered = {error.tool_call_id for error in self.errors}
+        if messages and not any(call["id"] not in answered for call in self.reply.tool_calls):
+            update["jump_to"] = "model"
+        return update
+
+
+class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
+    """Checks every reply before anything comes of it."""
+
+    state_schema = SaysoState
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[AgentContext],
+        handler: Callable[[ModelRequest[AgentContext]], Awaitable[ModelResponse[Any]]],
+    ) -> ExtendedModelResponse[Any]:
+        """Call the model within the turn's limit, then check what it asked for.
+
+        Raises:
+            LimitReached: Before the call, when the turn's steps are used up.
+            ModelUnavailable: The provider gave up; the history is as it was.
+        """
+        context = context_of(request)
+        check_steps(request.state["messages"], context.max_steps)
+        try:
+            response = await handler(request)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            raise as_model_error(error) from error
+        tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
+        proposal = _check(response, tools, context, request.state["messages"])
+        if context.recording is not None and proposal.events:
+            turn = turn_number(request.state["messages"])
+            async with context.recording.writing:
+                context.recording.store.trail.append_many(
+                    context.recording.session,
+                    [(kind, {"turn": turn, **data}) for kind, data in proposal.events],
+                )
+        return ExtendedModelResponse(
+            ModelResponse(result=[proposal.reply]), Command(update=proposal.update())
+        )
+
+
+def _check(
+    response: ModelResponse[Any],
+    tools: Mapping[str, BaseTool],
+    context: AgentContext,
+    history: Sequence[Any],
+) -> Proposal:
+    reply = last_reply(response.result)
+    assert reply is not None
+    cut_off = ending(reply) != "complete"
+    calls = _all_calls(reply)
+    proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
+    judge_call = _Judge(context)
+    for index, (call, malformed) in enumerate(calls):
+        if cut_off:
+            _refuse(proposal, call, prompts.message("cut_off"))
+        elif (tool := tools.get(call["name"])) is None:
+            _refuse(proposal, call, unknown_tool(call["name"], tools))
+        elif malformed is not None:
+            _refuse(proposal, call, _malformed(tool, malformed))
+        else:
+            proposal.reply.tool_calls[index] = _admit(proposal, tool, call, judge_call)
+    if not calls and not reply.text.strip():
+        proposal.note = _nudge(cut_off, history)
+    return proposal
+
+
+def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judge) -> ToolCall:
+    """Validate and judge one call; what is returned stands in the history and runs."""
+    try:
+        normalised = normalise(tool, call["args"])
+    except ArgumentsError as error:
+        _refuse(
+            proposal,
+            call,
+            prompts.message(
+                "invalid_arguments", tool=tool.name, problems="\n".join(error.problems)
+            ),
+        )
+        return call
+    verdict = judge_call(tool, normalised)
+    event = {
+        "message": proposal.reply.id,
+        "call": call["id"],
+        "tool": tool.name,
+        "args": normalised.args,
+        "digest": verdict["digest"],
+        "effects": verdict["effects"],
+        "rule": verdict["rule"],
+        "reason": verdict["reason"],
+    }
+    if normalised.notes:
+        event["repaired"] = list(normalised.notes)
+    if verdict["behavior"] == "deny":
+        proposal.events.append(("call.denied", event))
+        _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), trail=False)
+    else:
+        proposal.events.append((f"call.{_EVENTS[verdict['behavior']]}", event))
+        proposal.verdicts[call["id"] or ""] = verdict
+    return ToolCall(**{**call, "args": normalised.args})
+
+
+_EVENTS = {"allow": "allowed", "ask": "held"}
+
+
+class _Judge:
+    """Judges calls of one reply; the session's rules are read once, and only for a write."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._rules: list[RuleRecord] | None = None
+
+    def __call__(self, tool: BaseTool, call: Any) -> Verdict:
+        verdict = judge(tool, call, self._context.authority)
+        recording = self._context.recording
+        if recording is None or verdict["behavior"] != "ask":
+            return verdict
+        if self._rules is None:
+            self._rules = recording.store.rules.active(recording.session)
+        earlier = _earlier(recording, verdict["digest"])
+        return judge(tool, call, self._context.authority, self._rules, earlier)
+
+
+def _earlier(recording: Recording, digest: str) -> EffectRecord | None:
+    """The same call, committed in a session this one was forked from."""
+    for ancestor in recording.ancestors:
+        for effect in recording.store.ledger.list(session=ancestor, state="committed", limit=None):
+            if effect.digest == digest:
+                return effect
+    return None
+
+
+def _refuse(proposal: Proposal, call: ToolCall, text: str, *, trail: bool = True) -> None:
+    proposal.errors.append(
+        ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+    )
+    if trail:
+        proposal.events.append(
+            (
+                "call.refused",
+                {
+                    "message": proposal.reply.id,
+                    "call": call["id"],
+                    "tool": call["name"],
+                    "args": call["args"],
+                    "problem": text,
+                },
+            )
+        )
+
+
+# --- the reply as it will stand in the history ----------------------------------------------
+
+
+def _all_calls(reply: AIMessage) -> list[tuple[ToolCall, Mapping[str, Any] | None]]:
+    """Every call of a reply, with the raw one beside those whose arguments were not JSON.
+
+    Ids are made unique, since results are matched by them, and names are made valid for
+    providers, since the history goes back to one.
+    """
+    found: list[tuple[ToolCall, Mapping[str, Any] | None]] = []
+    seen: set[str] = set()
+    raw: list[tuple[Any, Mapping[str, Any] | None]] = [
+        (call, None if _is_json(call["args"]) else {"args": call["args"], "error": "not JSON"})
+        for call in reply.tool_calls
+    ]
+    raw += [(call, call) for call in reply.invalid_tool_calls]
+    for call, malformed in raw:
+        identity = call.get("id") or ""
+        if not identity or identity in seen:
+            identity = f"call-{uuid4().hex[:12]}"
+        seen.add(identity)
+        args = call["args"] if malformed is None else {}
+        name = re.sub(r"[^a-zA-Z0-9_-]", "_", call.get("name") or "")[:64] or "unnamed"
+        found.append((ToolCall(name=name, args=args, id=identity, type="tool_call"), malformed))
+    return found
+
+
+def _as_history(reply: AIMessage, calls: list[ToolCall]) -> AIMessage:
+    """The reply under an id of ours (gateways reuse theirs), with valid calls only."""
+    extra = {k: v for k, v in reply.additional_kwargs.items() if k not in _CALL_KEYS}
+    return AIMessage(
+        content=reply.content,
+        additional_kwargs=extra,
+        response_metadata=reply.response_metadata,
+        usage_metadata=reply.usage_metadata,
+        id=f"m-{uuid4().hex[:16]}",
+        tool_calls=calls,
+    )
+
+
+_CALL_KEYS = ("tool_calls", "function_call")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _nudge(cut_off: bool, history: Sequence[Any]) -> str | None:
+    """What to say to a reply without text and calls; once, then the run may end."""
+    if history and getattr(history[-1], "additional_kwargs", {}).get(NOTE):
+        return None
+    return prompts.message("cut_off_reply" if cut_off else "empty_reply")
+
+
+# --- words for the model ---------------------------------------------------------------------
+
+
+def unknown_tool(name: str, tools: Mapping[str, BaseTool]) -> str:
+    """What to say about a tool that does not exist."""
+    close = difflib.get_close_matches(name, tools, n=1, cutoff=0.5)
+    suggestion = f"Did you mean '{close[0]}'?" if close else ""
+    return prompts.message(
+        "unknown_tool", tool=name, suggestion=suggestion, tools=", ".join(sorted(tools)) or "none"
+    )
+
+
+def _malformed(tool: BaseTool, call: Mapping[str, Any]) -> str:
+    schema = tool.tool_call_schema
+    shown = schema if isinstance(schema, dict) else schema.model_json_schema()
+    return prompts.message(
+        "malformed_arguments",
+        tool=tool.name,
+        problem=_short(call.get("error") or "it cannot be parsed", 200),
+        received=_short(call.get("args") or "nothing", 400),
+        schema=_short(canonical_json(shown), 1500),
+    )
+
+
+def _short(value: object, limit: int) -> str:
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

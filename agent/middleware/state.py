@@ -1,0 +1,130 @@
+"""What the middlewares share: the graph's state, the run's context, and one proposed call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from langchain.agents.middleware import AgentState
+from langchain.agents.middleware.human_in_the_loop import ToolApprovalRequest
+from langchain.agents.middleware.types import PrivateStateAttr, ToolCallRequest
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph.message import _messages_delta_reducer
+from langgraph.types import interrupt
+
+from agent.types import Authority, Verdict
+
+if TYPE_CHECKING:
+    from agent.store import Store
+    from agent.store.records import LeaseRecord
+
+SNAPSHOT_EVERY = 100
+"""Updates of the message channel between two full snapshots; between them only deltas are kept."""
+
+
+class SaysoState(AgentState[Any]):
+    """Messages are kept as deltas; verdicts are those of the last reply alone, by call id."""
+
+    messages: Annotated[
+        list[AnyMessage],
+        DeltaChannel(_messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY),
+    ]
+    verdicts: NotRequired[Annotated[dict[str, Verdict], PrivateStateAttr]]
+
+
+@dataclass
+class Recording:
+    """Where a run is recorded: the store, the session, and the lease that fences its writes.
+
+    ``writing`` is the checkpointer's own lock: a store call blocks the event loop, so it must
+    never wait for a transaction that only the event loop can finish.
+    """
+
+    store: Store
+    session: str
+    lease: Callable[[float], LeaseRecord]
+    """Renews the lease so that at least so many seconds remain, or raises ``LeaseLost``."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    ancestors: tuple[str, ...] = ()
+
+
+READ_ONLY = Authority(granted=("read:*", "network:*"))
+
+
+@dataclass
+class AgentContext:
+    """What one run may do. Never checkpointed, so this is where secrets would go.
+
+    Without a ``recording`` (the exported graph, opened in another front end) the authority is
+    to read only: what changes the world cannot be approved there.
+    """
+
+    recording: Recording | None = None
+    authority: Authority = READ_ONLY
+    max_steps: int = 25
+    tool_timeout: float = 60.0
+    result_limit: int = 20_000
+    superseding: bool = False
+    """Finish the open calls without running any: the session moves on."""
+
+
+def context_of(request: Any) -> AgentContext:
+    """The run's context; the read-only default where a front end gave none."""
+    context = request.runtime.context
+    return context if isinstance(context, AgentContext) else AgentContext()
+
+
+def last_reply(messages: Sequence[BaseMessage]) -> AIMessage | None:
+    """The last AI message."""
+    return next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
+
+
+@dataclass(frozen=True)
+class OpenCall:
+    """One call on its way to a tool: where it stands, and what was decided about it."""
+
+    message: str
+    call: str
+    tool: str
+    verdict: Verdict | None
+
+    @classmethod
+    def of(cls, request: ToolCallRequest) -> OpenCall:
+        """Read it from a tool call request; no verdict means that nobody has judged it."""
+        reply = last_reply(request.state["messages"])
+        call = request.tool_call["id"] or ""
+        return cls(
+            message=(reply.id or "") if reply else "",
+            call=call,
+            tool=request.tool_call["name"],
+            verdict=(request.state.get("verdicts") or {}).get(call),
+        )
+
+
+def answer(request: ToolCallRequest, text: str, *, error: bool = True) -> ToolMessage:
+    """A tool message that the harness wrote in place of a result."""
+    return ToolMessage(
+        content=text,
+        name=request.tool_call["name"],
+        tool_call_id=request.tool_call["id"],
+        status="error" if error else "success",
+    )
+
+
+def pause(request: ToolCallRequest, why: str) -> None:
+    """Pause this call until the store holds a decision; an answer to the graph alone is none.
+
+    The request follows LangChain's per-call schema so that any front end can show it.
+    """
+    interrupt(
+        ToolApprovalRequest(
+            type="tool_approval",
+            tool_call_id=request.tool_call["id"] or "",
+            name=request.tool_call["name"],
+            args=request.tool_call["args"],
+            description=why,
+        )
+    )

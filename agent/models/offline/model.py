@@ -1,0 +1,188 @@
+"""``OfflineChatModel``: the chat model that needs no key, no network and no luck."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolCall
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call, tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agent.models.offline import conversation, small_talk
+from agent.models.offline.answer import STAND_IN, cannot
+from agent.models.offline.catalog import ToolCard, read_tools
+from agent.models.offline.plan import Call
+
+CHARACTERS_PER_TOKEN = 4
+MAX_STEPS = 40
+
+
+class OfflineChatModel(BaseChatModel):
+    """A rule-based chat model over whatever tools are bound.
+
+    It reads names, descriptions and schemas as a hosted model would, and nothing else: no tool
+    is known to it beforehand. Each step follows from the message history alone, so a session
+    can go on in another process. It has no state and no randomness and opens no connection.
+
+    Usage is counted as one token for four characters of messages, tool schemas and reply.
+    """
+
+    @property
+    def _llm_type(self) -> str:
+        return "offline"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model_name": "offline"}
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Bind tools in OpenAI's format. ``tool_choice="none"`` hides them; others are ignored."""
+        specs = [] if tool_choice == "none" else [convert_to_openai_tool(t) for t in tools]
+        return self.bind(tools=specs, **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = respond(messages, kwargs.get("tools") or [])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        # A step takes about a millisecond: a thread for it would cost more than it frees.
+        return self._generate(messages, stop, None, **kwargs)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in pieces(respond(messages, kwargs.get("tools") or [])):
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in pieces(respond(messages, kwargs.get("tools") or [])):
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+
+def respond(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
+    """The next message of the conversation: text, or calls with a few words before them."""
+    text, calls = _decide(messages, read_tools(tools))
+    number = sum(isinstance(m, AIMessage) for m in messages)
+    tool_calls: list[ToolCall] = [
+        tool_call(name=c.card.name, args=dict(c.args), id=f"offline_{number}_{i}_{c.mark}")
+        for i, c in enumerate(calls)
+    ]
+    written = text + "".join(json.dumps(c["args"]) + c["name"] for c in tool_calls)
+    read = sum(len(m.text) + len(str(getattr(m, "tool_calls", ""))) for m in messages)
+    usage = _usage(read + len(json.dumps(list(tools))), len(written))
+    metadata = {"finish_reason": "tool_calls" if tool_calls else "stop", "model_name": "offline"}
+    return AIMessage(
+        content=text, tool_calls=tool_calls, usage_metadata=usage, response_metadata=metadata
+    )
+
+
+def _usage(characters_in: int, characters_out: int) -> UsageMetadata:
+    tokens_in = -(-characters_in // CHARACTERS_PER_TOKEN)
+    tokens_out = max(1, -(-characters_out // CHARACTERS_PER_TOKEN))
+    return UsageMetadata(
+        input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
+    )
+
+
+def _decide(messages: Sequence[BaseMessage], cards: tuple[ToolCard, ...]) -> tuple[str, list[Call]]:
+    state = conversation.read(messages, cards)
+    if state.declined:
+        return "All right, I leave it at that. Nothing more was done.", []
+    if (talk := small_talk.reply(state.text, cards)) is not None:
+        return talk, []
+    if not state.request.clauses:
+        return cannot(state.text, cards), []
+    world = conversation.world_of(state.request, messages, cards)
+    made = conversation.work(state.request, world)
+    if made.calls:
+        if _steps_since_user(messages) >= MAX_STEPS:
+            return f"I stopped after {MAX_STEPS} steps without coming to an end. {STAND_IN}.", []
+        return _announce(made.calls), _distinct(made.calls)
+    question = [made.ask.question] if made.ask else []
+    return "\n\n".join(dict.fromkeys([*made.lines, *question])) or cannot(state.text, cards), []
+
+
+def _steps_since_user(messages: Sequence[BaseMessage]) -> int:
+    last = max((i for i, m in enumerate(messages) if isinstance(m, HumanMessage)), default=0)
+    return sum(isinstance(m, AIMessage) for m in messages[last:])
+
+
+def _distinct(calls: Sequence[Call]) -> list[Call]:
+    return list({(c.card.name, json.dumps(dict(c.args), sort_keys=True)): c for c in calls}.values())
+
+
+def _announce(calls: Sequence[Call]) -> str:
+    """A few words before the calls; writes are proposed, never announced as done."""
+    reads = [c for c in calls if not c.card.writes]
+    writes = [c for c in calls if c.card.writes]
+    parts = []
+    if reads:
+        parts.append("I look that up." if not writes else "I look up what is missing.")
+    if writes:
+        parts.append("I propose this change." if len(writes) == 1 else f"I propose {len(writes)} changes.")
+    return " ".join(parts)
+
+
+def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    """A message as chunks: its text a few words at a time, each call in two, usage last."""
+    for word in re.findall(r"\s*\S+\s*?(?:\s\S+)?|\s+", message.text):
+        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+    for index, call in enumerate(message.tool_calls):
+        args = json.dumps(call["args"], ensure_ascii=False)
+        head = tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
+        body = tool_call_chunk(name=None, args=args, id=None, index=index)
+        for chunk in (head, body):
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
+    last = AIMessageChunk(
+        content="",
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        chunk_position="last",
+    )
+    yield ChatGenerationChunk(
+        message=last, generation_info={"finish_reason": message.response_metadata["finish_reason"]}
+    )

@@ -1,0 +1,145 @@
+"""Chat Completions as ``langchain-openai`` speaks it, minus what it lets pass.
+
+``ChatOpenAI`` accepts three things silently that an agent must not act on:
+
+- A stream that ends early but cleanly, as when a proxy gives up: the half counts as the
+  answer. Here a reply without a finish reason raises ``ModelUnavailable``.
+- Tool call arguments that are not JSON: while streaming, LangChain completes them, so that
+  ``{"amount": 12`` cut from 1250 becomes a call with amount 12. Here they land in
+  ``invalid_tool_calls``, raw, as they do when nothing streams.
+- A gateway that refuses ``stream_options``: every call fails. Here the request is repeated
+  once without them, and usage is not asked for again.
+
+Everything streams, also for ``ainvoke``, so that there is one path to get right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
+from typing import Any
+
+import openai
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_openai import ChatOpenAI
+
+from agent.models.errors import broken_reply
+from agent.models.replies import parse_arguments
+
+_RAW_CALLS = "raw_tool_calls"  # response metadata of a streamed reply with malformed calls
+
+
+class OpenAIChat(ChatOpenAI):
+    """``ChatOpenAI`` for an agent: whole replies, strict arguments, any compatible gateway.
+
+    Raises:
+        ModelUnavailable: From a call whose stream ended before the reply did.
+    """
+
+    async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        return _with_strict_calls(await super().agenerate(*args, **kwargs))
+
+    def generate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        return _with_strict_calls(super().generate(*args, **kwargs))
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        reply = _StreamedReply()
+        while True:
+            try:
+                async with aclosing(super()._astream(*args, **kwargs)) as chunks:  # type: ignore[type-var]
+                    async for chunk in chunks:
+                        reply.add(chunk)
+                        yield chunk
+                break
+            except openai.APIStatusError as error:
+                self._stop_asking_for_usage(error)
+        for chunk in reply.finish():
+            yield chunk
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        reply = _StreamedReply()
+        while True:
+            try:
+                with closing(super()._stream(*args, **kwargs)) as chunks:  # type: ignore[type-var]
+                    for chunk in chunks:
+                        reply.add(chunk)
+                        yield chunk
+                break
+            except openai.APIStatusError as error:
+                self._stop_asking_for_usage(error)
+        yield from reply.finish()
+
+    def _stop_asking_for_usage(self, error: openai.APIStatusError) -> None:
+        """Give up usage counts where they are refused; raise the error when it is another."""
+        if not (self.stream_usage and error.status_code in (400, 422)):
+            raise error
+        if "stream_options" not in f"{error.message} {error.body}":
+            raise error
+        self.stream_usage = False
+
+
+class _StreamedReply:
+    """Watches the chunks of one reply go by."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._finished = False
+        self._call_chunks: list[AIMessageChunk] = []
+
+    def add(self, chunk: ChatGenerationChunk) -> None:
+        self._begun = True
+        self._finished |= bool((chunk.generation_info or {}).get("finish_reason"))
+        if isinstance(chunk.message, AIMessageChunk) and chunk.message.tool_call_chunks:
+            self._call_chunks.append(chunk.message)
+
+    def finish(self) -> Iterator[ChatGenerationChunk]:
+        """A last chunk with the calls as they were sent, when one of them is malformed.
+
+        Raises:
+            ModelUnavailable: No finish reason came.
+        """
+        if not self._finished:
+            raise broken_reply(begun=self._begun)
+        if not self._call_chunks:
+            return
+        calls = add_ai_message_chunks(*self._call_chunks).tool_call_chunks
+        if any(_problem(call["args"]) for call in calls):
+            metadata = {_RAW_CALLS: [dict(call) for call in calls]}
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(content="", response_metadata=metadata)
+            )
+
+
+def _with_strict_calls(result: LLMResult) -> LLMResult:
+    for generation in (g for generations in result.generations for g in generations):
+        if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
+            _judge_calls(generation.message)
+    return result
+
+
+def _judge_calls(message: AIMessage) -> None:
+    """Sort the calls of a reply anew, by what was sent and not by what LangChain made of it."""
+    calls: list[ToolCallChunk] | None = message.response_metadata.pop(_RAW_CALLS, None)
+    if calls is None:
+        return
+    message.tool_calls, message.invalid_tool_calls = [], []
+    for call in calls:
+        name, raw, call_id = call["name"] or "", call["args"], call["id"]
+        if problem := _problem(raw):
+            message.invalid_tool_calls.append(
+                invalid_tool_call(name=name, args=raw, id=call_id, error=problem)
+            )
+        else:
+            message.tool_calls.append(tool_call(name=name, args=parse_arguments(raw), id=call_id))
+
+
+def _problem(raw: str | None) -> str | None:
+    """Why the arguments are not a JSON object, in words the model can use; else ``None``."""
+    try:
+        parse_arguments(raw)
+    except ValueError as error:
+        return f"The arguments are not a JSON object: {error}"
+    return None

@@ -1,0 +1,82 @@
+"""Where argument values came from, and the labels a session has taken on.
+
+The tracing is by occurrence: it says in which text a value *occurs*, which is what a reviewer
+needs to ask the right question. It is no proof that the model took the value from there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from tools.contract import contract_of
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from langchain_core.tools import BaseTool
+
+
+class Source(TypedDict):
+    """One argument value: ``path`` such as ``items[0].id``, and where its text occurs.
+
+    ``origin`` is ``user`` (the user wrote it), ``tool`` (in a result; ``tool`` names it) or
+    ``model`` (nowhere: the model wrote it).
+    """
+
+    path: str
+    origin: str
+    tool: str | None
+
+
+def labels_of(tool: BaseTool) -> set[str]:
+    """The labels that a result of this tool gives its session."""
+    contract = contract_of(tool)
+    labels = {"untrusted": contract.open_world, "private": contract.private}
+    return {label for label, applies in labels.items() if applies}
+
+
+def trace(args: Mapping[str, Any], messages: Sequence[BaseMessage]) -> list[Source]:
+    """Where each value among ``args`` occurs: the user's words first, then tool results.
+
+    Booleans, nulls and empty values are left out: they occur everywhere.
+    """
+    users = [_text(m) for m in messages if m.type == "human"]
+    results = [
+        (getattr(m, "name", None) or "a tool", _text(m)) for m in messages if m.type == "tool"
+    ]
+    return [_source(path, value, users, results) for path, value in _leaves(args)]
+
+
+def _source(
+    path: str, value: Any, users: Sequence[str], results: Sequence[tuple[str, str]]
+) -> Source:
+    found = _finder(value)
+    if any(found(text) for text in users):
+        return {"path": path, "origin": "user", "tool": None}
+    for tool, text in reversed(results):
+        if found(text):
+            return {"path": path, "origin": "tool", "tool": tool}
+    return {"path": path, "origin": "model", "tool": None}
+
+
+def _finder(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > 60:
+        return lambda text: value in text
+    pattern = re.compile(rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", re.IGNORECASE)
+    return pattern.search
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]")
+    elif value is not None and value != "" and not isinstance(value, bool):
+        yield path, value
+
+
+def _text(message: BaseMessage) -> str:
+    return message.text if isinstance(message.content, list) else str(message.content)

@@ -1,0 +1,107 @@
+"""What the store says happened to the writes of a turn, in words.
+
+A model's closing words are not evidence. The receipt is built from the ledger, the approvals
+and the trail alone; it is shown to the operator and enters the next model request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agent.canonical import canonical_json
+from agent.store.records import ApprovalRecord, EffectRecord
+from agent.types import Receipt
+
+if TYPE_CHECKING:
+    from agent.store import Store
+
+_NOT_DONE = {
+    "rejected": "rejected",
+    "answered": "answered by a person instead of running",
+    "expired": "nobody decided in time",
+    "superseded": "not run, the session moved on",
+}
+
+
+def build_receipt(store: Store, session: str, turn: int) -> Receipt:
+    """The receipt of one turn; empty when the turn proposed no writes."""
+    effects = store.ledger.for_turn(session, turn)
+    approvals = [
+        approval
+        for approval in reversed(store.approvals.list(status=None, session=session, limit=None))
+        if approval.turn == turn
+    ]
+    entered = {(effect.message, effect.call) for effect in effects}
+    done, not_done, unknown, waiting = [], [], [], []
+    for effect in effects:
+        line = f"{describe_call(effect.tool, effect.args)} [{effect.id}]"
+        if effect.state == "committed":
+            done.append(line + _by(effect))
+        elif effect.state == "failed":
+            not_done.append(f"{line}: failed, nothing changed{_error(effect)}")
+        else:
+            unknown.append(f"{line}: outcome unknown{_error(effect)}")
+    for approval in approvals:
+        if approval.kind != "write" or (approval.message, approval.call) in entered:
+            continue
+        line = describe_call(approval.tool, approval.decided_args or approval.args)
+        if approval.status == "pending":
+            waiting.append(f"{line} [{approval.id}]")
+        elif approval.status in _NOT_DONE:
+            not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
+        else:
+            waiting.append(f"{line} [{approval.id}]: {approval.status}, not run yet")
+    not_done += _denied(store, session, turn)
+    return Receipt(tuple(done), tuple(not_done), tuple(unknown), tuple(waiting))
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """The receipt as plain lines, one heading a kind; empty text for an empty receipt."""
+    kinds = (
+        ("Done", receipt.done),
+        ("Not done", receipt.not_done),
+        ("Unknown", receipt.unknown),
+        ("Waiting for a decision", receipt.waiting),
+    )
+    return "\n".join(f"{name}: {line}" for name, lines in kinds for line in lines)
+
+
+def describe_call(tool: str, args: dict[str, Any], limit: int = 160) -> str:
+    """A call on one line, such as ``cancel_order(order_id="A1", expected_revision=3)``."""
+    inner = ", ".join(f"{key}={_short(value)}" for key, value in args.items())
+    return f"{tool}({inner if len(inner) <= limit else inner[: limit - 1] + '…'})"
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = canonical_json(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _by(effect: EffectRecord) -> str:
+    transaction = f", transaction {effect.transaction}" if effect.transaction else ""
+    settled = (effect.evidence or {}).get("settled_by")
+    return transaction + (f", according to {settled}" if settled else "")
+
+
+def _error(effect: EffectRecord) -> str:
+    error = (effect.result or {}).get("error")
+    return f" ({error})" if error else ""
+
+
+def _who(approval: ApprovalRecord) -> str:
+    by = (
+        f" by {approval.decided_by}"
+        if approval.decided_by and approval.status != "superseded"
+        else ""
+    )
+    return by + (
+        f": {approval.comment}" if approval.comment and approval.status == "rejected" else ""
+    )
+
+
+def _denied(store: Store, session: str, turn: int) -> list[str]:
+    return [
+        f"{describe_call(entry.data['tool'], entry.data['args'])}: denied, {entry.data['reason']}"
+        for entry in store.trail.entries(session)
+        if entry.kind == "call.denied" and entry.data.get("turn") == turn
+    ]

@@ -1,0 +1,508 @@
+"""The chat: read a message, draw the turn, ask about what waits, and again.
+
+``chat`` is the whole of it for the command line. The prompt takes keys while the application
+(LangChain, the database, the model) is still being opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.input import create_input
+from prompt_toolkit.output import Output, create_output
+from rich.text import Text
+
+from agent import __version__
+from agent.errors import LeaseLost, SaysoError, UsageError
+from agent.events import Done, Event
+from agent.repl.commands import ChatCompleter, model_text, run_command
+from agent.repl.desk import POLL_SECONDS, Desk
+from agent.repl.keys import Keyboard
+from agent.repl.panel import decided_elsewhere
+from agent.repl.ports import Application, Opener, Session
+from agent.repl.prompts import News, Prompts
+from agent.repl.render import TurnView, show_history, show_receipt
+from agent.repl.screen import Screen, join
+from agent.safe_text import shorten, strict
+from agent.store.records import ApprovalRecord
+
+_WORKING = "working · Ctrl-C stops it · what you type waits for your next message"
+
+
+async def chat(
+    open_app: Opener,
+    *,
+    session_id: str | None = None,
+    continue_latest: bool = False,
+    history: Path | None = None,
+) -> int:
+    """Run the chat on this process's terminal until the person leaves.
+
+    Args:
+        open_app: Opens the application; started at once as a task beside the prompt. It must
+            do its imports in a thread (``asyncio.to_thread``), or the prompt stands still. What
+            it opened stays its caller's to close.
+        session_id: A session to open instead of a new one (an id or its unique prefix).
+        continue_latest: Open the latest session.
+        history: The file that keeps earlier messages for the up-arrow.
+
+    Returns:
+        The exit code: 0 when the person left, 1 or 2 for an error that was shown, 128 and the
+        signal's number when the process was asked to end.
+
+    Raises:
+        UsageError: When input is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError(
+            'The chat needs a terminal to read from; nothing was done. Use: sayso run "TASK"'
+        )
+    stream = sys.stdout if sys.stdout.isatty() else sys.stderr
+    source, output = create_input(), create_output(stream)
+    answers = Screen.on(sys.stdout)
+    screen = answers if stream is sys.stdout else Screen.on(stream)
+    with Keyboard(source, output) as keyboard, _end_signals() as ended_by:
+        talk = Chat(open_app, screen, keyboard, output, answers=answers, history=history)
+        try:
+            return await talk.run(session_id, continue_latest=continue_latest)
+        except asyncio.CancelledError:
+            if ended_by.signal is None:
+                raise
+            return 128 + ended_by.signal
+        except OSError:
+            if not keyboard.closed:
+                raise
+            return 128 + signal.SIGHUP  # the terminal has gone; there is nowhere to say so
+
+
+class Chat:
+    """One person at one terminal; at most one session is open at a time.
+
+    Args:
+        open_app: See ``chat``.
+        screen: Where panels, notes and progress are printed.
+        keyboard: Already entered.
+        output: prompt_toolkit's output, the same terminal as ``screen``.
+        answers: Where turns are printed; ``screen`` unless standard output is redirected.
+        history: See ``chat``.
+        poll: Seconds between two looks for decisions made elsewhere.
+    """
+
+    def __init__(
+        self,
+        open_app: Opener,
+        screen: Screen,
+        keyboard: Keyboard,
+        output: Output,
+        *,
+        answers: Screen | None = None,
+        history: Path | None = None,
+        poll: float = POLL_SECONDS,
+    ) -> None:
+        self.screen = screen
+        self.session: Session | None = None
+        self.leaving = False
+        self._answers = answers or screen
+        self._keyboard = keyboard
+        self._poll = poll
+        self._open_app = open_app
+        self._app: Application | None = None
+        self._opening: asyncio.Future[Application] | None = None
+        self._desk: Desk | None = None
+        self._lease = contextlib.AsyncExitStack()
+        self._view = TurnView(self._answers)
+        self._greeted = False
+        self._at_rest: list[ApprovalRecord] = []
+        self._prompts = Prompts(
+            keyboard,
+            screen,
+            output,
+            history=history,
+            completer=ChatCompleter(self._session_names),
+            toolbar=self._toolbar,
+        )
+        self._toolbar_text = "starting…"
+
+    async def run(self, session_id: str | None, *, continue_latest: bool) -> int:
+        """Greet, open what was asked for, and talk until the person leaves."""
+        self._opening = asyncio.ensure_future(self._open_app())
+        self.screen.show(
+            Text.assemble(("sayso ", "bold"), __version__, "  ", ("/help for help", "dim"))
+        )
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                stack.push_async_callback(self._close)
+                await self._begin(session_id, continue_latest)
+                while not self.leaving:
+                    await self._shown(self._next_message())
+        except _FatalError as fatal:
+            self.screen.error(str(fatal.error))
+            return fatal.error.exit_code
+        return 0
+
+    async def application(self) -> Application:
+        """The application; says so when it has to be waited for."""
+        assert self._opening is not None
+        if not self._opening.done():
+            self.screen.note("Still starting; it goes on as soon as everything is loaded.")
+        try:
+            with self._interrupted_by(self._opening.cancel):
+                self._app = await asyncio.shield(self._opening)
+        except asyncio.CancelledError:
+            if not self._opening.cancelled():
+                raise
+            raise _FatalError(SaysoError("Stopped while starting; nothing was done.")) from None
+        except SaysoError as error:
+            raise _FatalError(error) from error
+        self._greet()
+        return self._app
+
+    def pending(self) -> list[ApprovalRecord]:
+        """What waits in the open session."""
+        return self.session.pending() if self.session is not None else []
+
+    async def ask_again(self) -> None:
+        """Show the panel for everything that waits, what was left before included."""
+        if self._desk is not None:
+            self._desk.ask_again()
+            await self._settle_and_go_on()
+
+    async def open(self, session_id: str) -> None:
+        """Leave the open session and go on with another one; its panel comes first.
+
+        Raises:
+            NotFound, SessionBusy: The open session stays open.
+        """
+        app = await self.application()
+        if self.session is not None and self.session.id == session_id:
+            self.screen.note(f"{session_id} is the session that is open here.")
+            return
+        session = await self._enter(app, app.open_session(session_id))
+        record = session.record
+        self.screen.note(join((record.id, record.state, strict(record.title))), "bold")
+        for change in app.changes(record):
+            self.screen.note(change, "yellow")
+        show_history(self._answers, await session.history())
+        if record.state == "waiting" or session.pending():
+            await self._settle_and_go_on(decided=True)  # something may have been decided elsewhere
+        elif record.state in ("interrupted", "running", "failed", "stopped"):
+            self.screen.note(f'This session was {record.state}. Say "continue" to go on.', "yellow")
+
+    async def leave_session(self) -> None:
+        """Close the open session, if there is one, and say how to come back."""
+        session, self.session, self._desk = self.session, None, None
+        if session is not None:
+            try:
+                await self._lease.aclose()
+            finally:
+                self.screen.note(f"To go on with this session: {_resume_command(session)}")
+        self._refresh_toolbar()
+
+    # --- one message ---------------------------------------------------------------------
+
+    async def _begin(self, session_id: str | None, continue_latest: bool) -> None:
+        """Open the session that was asked for; a new one waits for the first message."""
+        if session_id is None and not continue_latest:
+            return
+        app = await self.application()
+        if session_id is None:
+            latest = app.store.sessions.list(limit=1)
+            if not latest:
+                self.screen.note("There is no session yet; this is a new one.")
+                return
+            session_id = latest[0].id
+        try:
+            await self.open(session_id)
+        except SaysoError as error:
+            raise _FatalError(error) from error
+
+    async def _next_message(self) -> None:
+        """Read one message or command, and do it."""
+        if self._keyboard.closed:
+            self.leaving = True
+            return
+        self._at_rest = self.pending()
+        self._refresh_toolbar()
+        try:
+            async with self._news():
+                entry = await self._prompts.message()
+        except EOFError:
+            self.leaving = True
+        except KeyboardInterrupt:
+            self.screen.note("Nothing is running. Ctrl-D or /quit leaves.")
+        else:
+            await self._do(entry)
+
+    async def _do(self, entry: str | News) -> None:
+        """What the prompt gave: a command, a message, or the reason why it was closed."""
+        if isinstance(entry, News):
+            self._keyboard.typeahead.put_back(entry.text)
+            await self.application()  # ends the chat when it could not be opened
+            await self._go_on_with_news()
+        elif entry.startswith("/"):
+            await run_command(self, entry.strip())
+        elif entry.strip():
+            await self._say(entry.strip())
+
+    async def _say(self, text: str) -> None:
+        """Send a message; what waits is superseded only after the person agreed."""
+        if self.session is None:
+            app = await self.application()
+            await self._enter(app, app.new_session())
+        assert self.session is not None
+        if self._decided_elsewhere():
+            self._keyboard.typeahead.put_back(text)
+            await self._go_on_with_news()
+            return
+        waiting = sum(approval.kind != "in_doubt" for approval in self.session.pending())
+        if waiting and not await self._superseding(waiting):
+            self._keyboard.typeahead.put_back(text)
+            return
+        self._view = TurnView(self._answers)
+        if text != "continue" or waiting or not await self._continued(self.session):
+            await self._turn(self.session.run(text, supersede=bool(waiting)))
+        await self._settle_and_go_on()
+
+    async def _continued(self, session: Session) -> bool:
+        """Whether a turn that was broken off had something left to do, which is done then."""
+        if session.record.state not in ("interrupted", "failed"):
+            return False
+        return await self._turn(session.resume())
+
+    async def _superseding(self, waiting: int) -> bool:
+        what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+        self.screen.note(f"{what}; send anyway and nothing of it runs? y/N", "bold yellow")
+        self.screen.drain()
+        with self._keyboard.asking() as answers:
+            return await answers.get() == "y"
+
+    # --- a turn --------------------------------------------------------------------------
+
+    async def _settle_and_go_on(self, *, decided: bool = False) -> None:
+        """Ask about what waits and carry the session on, until nothing can be decided now.
+
+        Args:
+            decided: Whether something was decided already, so that the session can go on.
+        """
+        if self._desk is None or self.session is None or not (decided or self.session.pending()):
+            return
+        while await self._desk.settle() or decided:
+            decided = False
+            await self._turn(self.session.resume())
+            if not self.session.pending():
+                return
+        show_receipt(self._answers, self.session.receipt())
+        self.screen.note(f"Later, or elsewhere: {_resume_command(self.session)}")
+
+    async def _turn(self, events: AsyncIterator[Event]) -> bool:
+        """Draw a turn; Ctrl-C asks the session to stop, typed keys are kept.
+
+        Returns:
+            Whether anything happened before it was done.
+        """
+        happened = False
+        with self._interrupted_by(self._stop), self._working():
+            try:
+                async for event in events:
+                    self._view.show(event)
+                    happened = happened or not isinstance(event, Done) or event.error is not None
+            finally:
+                self._view.finish()
+                if isinstance(events, AsyncGenerator):
+                    await events.aclose()
+        return happened
+
+    def _stop(self) -> None:
+        assert self.session is not None
+        sentence = self.session.request_stop()
+        with contextlib.suppress(OSError):  # the terminal may be what has gone
+            self.screen.note(sentence, "yellow")
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """The status line while a turn runs; it echoes what is typed ahead."""
+
+        def typed(text: str) -> None:
+            echo = text.replace("\n", " ")[-200:]
+            self.screen.status(f"for your next message: {echo}" if echo else _WORKING)
+
+        self._keyboard.on_typing = typed
+        typed(str(self._keyboard.typeahead))
+        try:
+            yield
+        finally:
+            self._keyboard.on_typing = None
+            self.screen.status("")
+
+    @contextlib.contextmanager
+    def _interrupted_by(self, callback: Callable[[], object]) -> Iterator[None]:
+        self._keyboard.on_interrupt = callback
+        try:
+            yield
+        finally:
+            self._keyboard.on_interrupt = None
+
+    # --- beside the prompt ---------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _news(self) -> AsyncIterator[None]:
+        """While the prompt is open: tell when the application is ready, or somebody decided."""
+        watcher = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+
+    async def _watch(self) -> None:
+        assert self._opening is not None
+        if not self._greeted:
+            await asyncio.wait({self._opening})
+            if self._opening.cancelled() or self._opening.exception() is not None:
+                self._prompts.wake()
+                return
+            self._app = self._opening.result()
+            await run_in_terminal(self._greet)
+            self._refresh_toolbar()
+        if self._at_rest:
+            while not self._decided_elsewhere():
+                await asyncio.sleep(self._poll)
+            self._prompts.wake()
+
+    def _decided_elsewhere(self) -> list[str]:
+        """Ids that waited when the session last came to rest, and are decided now."""
+        still = {approval.id for approval in self.pending()}
+        return [approval.id for approval in self._at_rest if approval.id not in still]
+
+    async def _go_on_with_news(self) -> None:
+        """Say who decided what elsewhere, and carry the session on with it."""
+        assert self._app is not None
+        decided = self._decided_elsewhere()
+        for approval in decided:
+            self.screen.note(decided_elsewhere(self._app.store.approvals.get(approval)), "green")
+        if decided:
+            await self._settle_and_go_on(decided=True)
+
+    # --- small things --------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        """The part of the banner that is known once the application is open; shown once."""
+        if self._greeted or self._app is None:
+            return
+        self._greeted = True
+        workspace = self._app.workspace
+        rows = [f"model      {model_text(self._app.model_name)}"]
+        if workspace:
+            rows.append(f"workspace  {strict(str(workspace))}")
+        rows += [f"note       {strict(notice)}" for notice in self._app.notices]
+        self.screen.note("\n".join(rows))
+
+    async def _enter(
+        self, app: Application, opened: AbstractAsyncContextManager[Session]
+    ) -> Session:
+        """Hold another session; the open one is left only when that has worked."""
+        async with contextlib.AsyncExitStack() as stack:
+            session = await stack.enter_async_context(opened)
+            await self.leave_session()
+            self._lease = stack.pop_all()
+        self._view = TurnView(self._answers)
+        self.session = session
+        self._desk = Desk(
+            session, app.store.approvals, self.screen, self._keyboard, self._prompts, self._poll
+        )
+        return session
+
+    async def _close(self) -> None:
+        """Leave the session and stop opening; on a terminal that has gone, silently."""
+        with contextlib.suppress(OSError):
+            await self.leave_session()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+
+    async def _shown(self, step: Awaitable[None]) -> None:
+        """Do something; an error meant for a person is shown, and the chat goes on."""
+        try:
+            await step
+        except LeaseLost as error:
+            raise _FatalError(error) from error
+        except SaysoError as error:
+            self.screen.error(str(error))
+
+    def _refresh_toolbar(self) -> None:
+        self._toolbar_text = self._status_text()
+        self._prompts.redraw()
+
+    def _toolbar(self) -> str:
+        return self._toolbar_text
+
+    def _status_text(self) -> str:
+        """Model, session, labels, tokens and what waits, on one line."""
+        if self._app is None:
+            return "starting…"
+        model = shorten(self._app.model_name, 30)
+        if self.session is None:
+            return join((model, "new session"))
+        record, waiting = self.session.record, len(self.session.pending())
+        return join(
+            (
+                model,
+                record.id,
+                " ".join(record.labels),
+                f"{sum(record.tokens.values()):,} tokens",
+                f"{waiting} waiting: /approvals" if waiting else "",
+            )
+        )
+
+    def _session_names(self) -> Iterable[tuple[str, str]]:
+        if self._app is None:
+            return ()
+        return [(s.id, s.title) for s in self._app.store.sessions.list(limit=50)]
+
+
+class _FatalError(Exception):
+    """An error that ends the chat, after it was shown."""
+
+    def __init__(self, error: SaysoError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass
+class _Ended:
+    """The signal that ended the chat, if one did."""
+
+    signal: int | None = None
+
+
+@contextlib.contextmanager
+def _end_signals() -> Iterator[_Ended]:
+    """SIGTERM and SIGHUP cancel the chat, so that the session is closed and the terminal kept."""
+    ended, loop, task = _Ended(), asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def end(number: int) -> None:
+        ended.signal = number
+        task.cancel()
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield ended
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _resume_command(session: Session) -> str:
+    return f"sayso chat -r {session.id}"

@@ -1,0 +1,102 @@
+"""Markdown of a model: printed block by block while it streams, and nothing hidden.
+
+A block is printed once the next one has begun, because only then can nothing change it any
+more; so the scrollback is right and nothing is drawn twice. HTML is shown as the text it is,
+links and images as their text and target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import Heading, ImageItem, Markdown, MarkdownElement
+from rich.text import Text
+
+from agent.safe_text import plain
+
+
+class _Image(ImageItem):
+    """``[image: what it shows] (target)``."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text.assemble("[image: ", self.text, "] (", plain(self.destination), ")", end="")
+
+
+class _Heading(Heading):
+    """Bold, at the left; Rich centres and boxes it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class SafeMarkdown(Markdown):
+    """Rich's Markdown without hyperlinks, HTML or control characters (entities included)."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "image": _Image,
+        "heading_open": _Heading,
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False)
+        self.markup = plain(text)
+        self.parsed = _parser().parse(self.markup)
+        _make_safe(self.parsed)
+
+
+class MarkdownStream:
+    """Pieces of Markdown in, finished blocks out.
+
+    Args:
+        show: Called with each finished part, in order.
+    """
+
+    def __init__(self, show: Callable[[SafeMarkdown], None]) -> None:
+        self._show = show
+        self._text = ""
+        self._parser = _parser()
+
+    def feed(self, piece: str) -> None:
+        """Add a piece; prints the blocks that it completes."""
+        self._text += plain(piece)
+        if "\n" in piece:
+            self._print_until(self._start_of_last_block())
+
+    def finish(self) -> bool:
+        """The reply is over: print the rest. Returns whether there was any."""
+        rest, self._text = self._text, ""
+        if rest.strip():
+            self._show(SafeMarkdown(rest))
+        return bool(rest.strip())
+
+    def _print_until(self, line: int) -> None:
+        if line:
+            lines = self._text.split("\n")
+            self._show(SafeMarkdown("\n".join(lines[:line])))
+            self._text = "\n".join(lines[line:])
+
+    def _start_of_last_block(self) -> int:
+        starts = [t.map[0] for t in self._parser.parse(self._text) if t.map and t.level == 0]
+        return starts[-1] if starts else 0
+
+
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+
+def _make_safe(tokens: Iterable[Token]) -> None:
+    for token in tokens:
+        token.content = plain(token.content)
+        token.info = plain(token.info)
+        token.attrs = {key: _safe_value(value) for key, value in token.attrs.items()}
+        _make_safe(token.children or ())
+
+
+def _safe_value(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value

@@ -1,0 +1,188 @@
+"""What a reviewer sees of one approval, whole. Drawing only; ``desk`` asks and decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from agent.repl.screen import join
+from agent.safe_text import exact_json, look_alikes, one_line, shorten, strict
+from agent.store.records import ApprovalRecord, SessionRecord
+
+_HEADINGS = {
+    "write": "Run this call?",
+    "in_doubt": "Did this call happen?",
+    "elicitation": "A server asks you",
+}
+_IN_DOUBT = (
+    "The program stopped while this call was running, so nobody knows whether it happened. "
+    "It is not repeated. Look at the record itself, then say."
+)
+
+
+def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: str = "") -> Group:
+    """The whole of an approval: call, reason, what it would change, where its values came from.
+
+    Args:
+        approval: What waits.
+        session: Whose call it is.
+        position: Such as ``"1 of 3"``; empty when it is the only one.
+    """
+    parts: list[RenderableType] = [
+        Rule(
+            Text(
+                join((_HEADINGS[approval.kind], one_line(approval.tool), position)), "bold yellow"
+            ),
+            style="yellow",
+            align="left",
+        )
+    ]
+    if approval.kind == "in_doubt":
+        parts.append(Text(_IN_DOUBT, "yellow"))
+    parts.append(_facts(approval, session))
+    parts += _section("arguments", _arguments(approval.args))
+    parts += _section("provenance", _provenance(approval.provenance or ()))
+    parts += _section("repaired before you saw it", [Text(strict(n)) for n in approval.notes])
+    parts += _section("what would change", _preview(approval.preview or {}))
+    return Group(*parts)
+
+
+def call_line(approval: ApprovalRecord, width: int) -> str:
+    """The call on one line, its arguments cut to what fits."""
+    return shorten(f"{one_line(approval.tool)}  {short_args(approval.args)}", width)
+
+
+def short_args(args: Mapping[str, Any]) -> str:
+    """Arguments on one line: ``order_id="A1" expected_revision=3``."""
+    return " ".join(
+        f"{one_line(key)}={exact_json(value, indent=None)}" for key, value in args.items()
+    )
+
+
+def overview(approvals: Iterable[ApprovalRecord], width: int) -> Group:
+    """A numbered line for each approval of a step."""
+    waiting = list(approvals)
+    lines = [
+        Text(
+            f" {number:>2}  {'in doubt: ' if approval.kind == 'in_doubt' else ''}"
+            + call_line(approval, max(width - 16, 20)),
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        for number, approval in enumerate(waiting, 1)
+    ]
+    title = Text(f"{len(waiting)} calls wait for you", "bold yellow")
+    return Group(Rule(title, style="yellow", align="left"), *lines)
+
+
+def explanation(approval: ApprovalRecord, *, always: bool) -> Group:
+    """Why this is asked, and what each key does."""
+    keys = Table.grid(padding=(0, 2))
+    for key, meaning in _meanings(approval, always=always):
+        keys.add_row(Text(key, "bold"), Text(meaning))
+    return Group(
+        Text(f"Rule {one_line(approval.rule or '(none)')}: {strict(approval.reason)}"),
+        Text(f"Effects: {_listed(approval.effects)}. What does more than read waits for a person."),
+        Text(
+            "An answer is bound to exactly these arguments "
+            f"(SHA-256 {approval.digest}); anything else would be asked again."
+        ),
+        keys,
+    )
+
+
+def decided_elsewhere(approval: ApprovalRecord) -> str:
+    """One sentence: who is said to have decided what, and where."""
+    by = one_line(approval.decided_by or "the program")
+    via = f" ({one_line(approval.decided_via)})" if approval.decided_via else ""
+    comment = f": {one_line(approval.comment)}" if approval.comment else ""
+    return f"{one_line(approval.tool)} [{approval.id}] was {approval.status} by {by}{via}{comment}"
+
+
+def _meanings(approval: ApprovalRecord, *, always: bool) -> Iterable[tuple[str, str]]:
+    if approval.kind == "in_doubt":
+        yield "h", "it happened: the ledger says so, and the model is told"
+        yield "n", "it did not happen: it may then run again under its approval"
+    else:
+        if approval.kind == "write":
+            yield "y", "approve: it runs once, with these arguments"
+            yield "e", "edit the arguments; what you write is checked and runs instead"
+        yield "n", "reject: it does not run, and the model reads your reason"
+        yield "m", "answer instead: it does not run, and the model reads your words as its result"
+        if always:
+            yield "a", "always: approve, and allow the like for this session (the scope is shown)"
+    yield "q, Esc", "leave it waiting; nothing runs, and anybody may decide later"
+
+
+def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(no_wrap=True)
+    facts.add_column(overflow="fold")
+    name = f"{strict(session.title)} ({session.id})" if session.title else session.id
+    undo = f"can be undone: {approval.undo}" if approval.undo else "cannot be undone"
+    if approval.kind == "in_doubt":
+        undo = ""
+    rows = (
+        ("asked", join((approval.asked_at, approval.id))),
+        ("session", name),
+        ("reason", approval.reason),
+        ("rule", approval.rule),
+        ("effects", _listed(approval.effects)),
+        ("digest", approval.digest[:12]),
+        ("undo", undo),
+    )
+    for label, value in rows:
+        if value:
+            facts.add_row(Text(label, "dim"), Text(strict(value)))
+    return facts
+
+
+def _listed(effects: Iterable[str]) -> str:
+    return ", ".join(map(one_line, effects)) or "unknown"
+
+
+def _section(title: str, body: list[Text]) -> list[RenderableType]:
+    return [Text(title, "dim"), *body] if body else []
+
+
+def _arguments(args: Mapping[str, Any]) -> list[Text]:
+    """The arguments as exact JSON, then what may be mistaken in them."""
+    readable = exact_json(dict(args))
+    warnings = dict.fromkeys(map(str, look_alikes(_raw_text(args))))
+    return [
+        Text(readable, overflow="fold"),
+        *(Text(f"! {warning}", "bold red") for warning in warnings),
+    ]
+
+
+def _raw_text(value: Any) -> str:
+    """All strings of a JSON value, each on a line of its own."""
+    if isinstance(value, Mapping):
+        return "\n".join(part for pair in value.items() for part in map(_raw_text, pair))
+    if isinstance(value, list | tuple):
+        return "\n".join(map(_raw_text, value))
+    return value if isinstance(value, str) else ""
+
+
+def _provenance(entries: Iterable[Mapping[str, Any]]) -> list[Text]:
+    return [Text(f"  {short_args(entry)}", overflow="fold") for entry in entries]
+
+
+def _preview(preview: Mapping[str, Any]) -> list[Text]:
+    lines = [Text(strict(str(preview["summary"])), "bold")] if preview.get("summary") else []
+    if preview.get("diff"):
+        return lines + [_diff_line(line) for line in str(preview["diff"]).split("\n")]
+    for label in ("before", "after"):
+        if preview.get(label):
+            lines += [Text(label, "dim"), Text(strict(str(preview[label])), overflow="fold")]
+    return lines
+
+
+def _diff_line(line: str) -> Text:
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+    return Text(strict(line), style, overflow="fold")

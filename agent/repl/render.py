@@ -1,0 +1,160 @@
+"""What a running turn reports, drawn as it comes; and a stored conversation, drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from agent.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallJudged,
+    CallProposed,
+    Done,
+    Event,
+    Message,
+    MessageDelta,
+    ReceiptReady,
+)
+from agent.repl.markdown import MarkdownStream, SafeMarkdown
+from agent.repl.panel import short_args
+from agent.repl.screen import Screen
+from agent.safe_text import one_line, plain, shorten
+from agent.types import Receipt
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+RESULT_LINES = 3
+"""How many lines of a result are shown while a turn runs; the model reads all of it."""
+
+_VERDICTS = {"allow": ("allowed", "dim"), "ask": ("asks you", "yellow"), "deny": ("denied", "red")}
+_NEXT = {
+    "stopped": 'Say "continue" to go on.',
+    "interrupted": 'The turn was stopped; the session is in order. Say "continue" to go on.',
+    "failed": 'Nothing that was said is lost. Say "continue" to try again.',
+    "cancelled": "This session was cancelled. /new starts another one.",
+}
+_HEADINGS = (
+    ("done", "Done", "green"),
+    ("not_done", "Not done", "yellow"),
+    ("unknown", "Unknown", "bold red"),
+    ("waiting", "Waiting", "yellow"),
+)
+
+
+class TurnView:
+    """Draws the events of one turn, over its pauses.
+
+    Calls are numbered, since several run side by side.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._stream = MarkdownStream(self._show_markdown)
+        self._streamed = False
+        self._numbers: dict[str, int] = {}
+        self._receipt: Receipt | None = None
+
+    def show(self, event: Event) -> None:
+        """Draw one event. A receipt is kept for the end, so that it stands last."""
+        match event:
+            case MessageDelta(text):
+                self._streamed = True
+                self._stream.feed(text)
+            case Message(text):
+                self._finish_message(text)
+            case CallProposed():
+                self._call(event)
+            case CallJudged():
+                self._verdict(event)
+            case CallFinished():
+                self._result(event)
+            case ReceiptReady(receipt):
+                self._receipt = receipt
+            case Done():
+                self._done(event)
+            case ApprovalAsked():
+                pass  # its panel follows when the turn pauses
+
+    def finish(self) -> None:
+        """The turn ended, however it did: print what has been streamed."""
+        self._stream.finish()
+
+    def _show_markdown(self, part: SafeMarkdown) -> None:
+        self._screen.show("", part)
+
+    def _finish_message(self, text: str) -> None:
+        if not self._streamed:
+            self._stream.feed(text)
+        self._stream.finish()
+        self._streamed = False
+
+    def _call(self, event: CallProposed) -> None:
+        self._stream.finish()
+        number = self._numbers[event.call] = len(self._numbers) + 1
+        head = f"{number} {one_line(event.tool)}"
+        room = max(self._screen.console.width - len(head) - 5, 10)
+        self._screen.show(
+            Text.assemble(
+                ("● ", "cyan"), (head, "bold"), "  ", shorten(short_args(event.args), room)
+            )
+        )
+
+    def _verdict(self, event: CallJudged) -> None:
+        word, style = _VERDICTS[event.verdict["behavior"]]
+        reason = one_line(event.verdict["reason"])
+        self._screen.show(self._under(event.call, Text(f"{word}: {reason}", style)))
+
+    def _result(self, event: CallFinished) -> None:
+        lines = plain(event.text).strip("\n").split("\n")
+        room = max(self._screen.console.width - 6, 10)
+        shown = [shorten(line, room) for line in lines[:RESULT_LINES]]
+        if len(lines) > RESULT_LINES:
+            shown.append(f"… {len(lines) - RESULT_LINES} more lines")
+        style = "red" if event.status == "error" else "dim"
+        text = Text.assemble((f"{one_line(event.tool)} ", "bold"), ("\n".join(shown), style))
+        self._screen.show(self._under(event.call, text))
+
+    def _under(self, call: str, text: Text) -> RenderableType:
+        number = self._numbers.setdefault(call, len(self._numbers) + 1)
+        return Padding(Text.assemble((f"{number} ", "dim"), text), (0, 0, 0, 2))
+
+    def _done(self, event: Done) -> None:
+        self._stream.finish()
+        if event.error:
+            self._screen.error(event.error)
+        if event.state in _NEXT and 'Say "continue"' not in (event.error or ""):
+            self._screen.note(_NEXT[event.state], "yellow")
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None and event.state != "waiting":
+            show_receipt(self._screen, receipt)
+
+
+def show_receipt(screen: Screen, receipt: Receipt) -> None:
+    """What the store says about the writes of a turn; a model's words are no evidence."""
+    if not receipt:
+        screen.note("No write was proposed in the last turn.")
+        return
+    text = Text("\nReceipt", "bold")
+    for field, heading, style in _HEADINGS:
+        for line in getattr(receipt, field):
+            text.append(f"\n  {heading}: ", style)
+            text.append(one_line(line), "not bold")
+    screen.show(text)
+
+
+def show_history(screen: Screen, messages: Sequence[BaseMessage], last: int = 6) -> None:
+    """The end of a stored conversation: what was said, without the calls in between."""
+    said = [m for m in messages if m.type in ("human", "ai") and str(m.text).strip()]
+    if len(said) > last:
+        screen.note(f"… {len(said) - last} earlier messages")
+    for message in said[-last:]:
+        if message.type == "human":
+            screen.show("", Text.assemble(("› ", "bold cyan"), plain(str(message.text))))
+        else:
+            screen.show("", SafeMarkdown(str(message.text)))

@@ -1,0 +1,476 @@
+"""``AgentSession``: the only driver of the graph. Run, resume, decide, cancel, fork.
+
+The store is the authority: a decision is recorded first, then the graph is resumed with it. When
+a resumed graph raises an interrupt that the store has already decided, it is answered from the
+store, so nobody is asked twice; an interrupt answered elsewhere decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+from langgraph.types import Command
+
+from agent import inbox
+from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
+from agent.checkpoints import roll_back
+from agent.checks.limits import turn_number
+from agent.errors import InvalidDecision, LimitReached, SaysoError, UsageError
+from agent.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallJudged,
+    CallProposed,
+    Done,
+    Event,
+    Message,
+    MessageDelta,
+    ReceiptReady,
+)
+from agent.middleware.context import RECEIPT
+from agent.middleware.state import AgentContext
+from agent.provenance import labels_of
+from agent.receipt import build_receipt, receipt_text
+from agent.types import Actor, Decision, Receipt, SessionState
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.types import StateSnapshot
+
+    from agent.leases import LeaseKeeper
+    from agent.store import Store
+    from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord
+    from tools.contract import Scope
+
+log = logging.getLogger("sayso")
+
+EXIT_CODES: dict[SessionState, int] = {
+    "waiting": 3,
+    "stopped": 4,
+    "failed": 1,
+    "interrupted": 130,
+    "cancelled": 5,
+    "done": 0,
+    "running": 1,
+}
+"""What a headless run ends with in each state; a turn with a refused write ends with 5."""
+
+
+class CallsWait(UsageError):
+    """A new message was sent while calls wait for a decision."""
+
+    def __init__(self, approvals: Sequence[ApprovalRecord]) -> None:
+        self.approvals = tuple(approvals)
+        super().__init__(
+            f"{len(self.approvals)} call(s) wait for a decision. Decide them first, or move on; "
+            "then none of them runs."
+        )
+
+
+class _Stopped(Exception):
+    """The operator stopped the running pass at once."""
+
+
+@dataclass
+class _Turn:
+    """What one drive has seen so far, and how it ended."""
+
+    state: SessionState = "failed"
+    asked: list[ApprovalRecord] = field(default_factory=list)
+    answer: str = ""
+    error: str | None = None
+    labels: set[str] = field(default_factory=set)
+    tokens: dict[str, int] = field(default_factory=dict)
+
+
+class AgentSession:
+    """One conversation, held by this process for as long as the object is open.
+
+    Made by ``agent.application.Application``, which also gives the lease back.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        store: Store,
+        graph: CompiledStateGraph[Any, AgentContext, Any, Any],
+        saver: BaseCheckpointSaver[Any],
+        tools: Sequence[BaseTool],
+        context: AgentContext,
+        lease: LeaseKeeper,
+        actor: Actor,
+    ) -> None:
+        self.id = id
+        self._store, self._graph, self._saver, self._lease = store, graph, saver, lease
+        self._tools: Mapping[str, BaseTool] = {tool.name: tool for tool in tools}
+        self._context, self._actor = context, actor
+        self._config: Any = {"configurable": {"thread_id": id}}
+        self._control: RunControl | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._in_tools = False
+
+    # --- what it is ------------------------------------------------------------------------
+
+    @property
+    def record(self) -> SessionRecord:
+        """The session's row, as it is now."""
+        return self._store.sessions.get(self.id)
+
+    def pending(self) -> list[ApprovalRecord]:
+        """What waits for a person, oldest first; decisions made elsewhere are seen here."""
+        waiting = self._store.approvals.list(status="pending", session=self.id, limit=None)
+        return sorted(waiting, key=lambda approval: approval.asked_at)
+
+    async def history(self) -> list[BaseMessage]:
+        """The messages so far."""
+        return list((await self._snapshot()).values.get("messages", []))
+
+    def receipt(self) -> Receipt:
+        """What happened to the writes of the last turn."""
+        return build_receipt(self._store, self.id, self.record.turn)
+
+    # --- a turn ----------------------------------------------------------------------------
+
+    async def run(self, text: str, *, supersede: bool = False) -> AsyncIterator[Event]:
+        """Take a user's message through to an answer, a pause or a stop; the last event is Done.
+
+        Args:
+            supersede: Move on although calls wait: none of them runs, and the model is told.
+
+        Raises:
+            CallsWait: When calls wait and ``supersede`` is false. Nothing was changed.
+        """
+        snapshot = await self._snapshot()
+        waiting = [approval for approval in self.pending() if approval.kind == "write"]
+        if waiting and not supersede:
+            raise CallsWait(waiting)
+        if _open_calls(snapshot):
+            await self._leave_open_calls("the user sent a new message")
+            snapshot = await self._snapshot()
+        before = self.record
+        turn = turn_number(snapshot.values.get("messages", [])) + 1
+        message = HumanMessage(text, additional_kwargs=self._receipt_of(before.turn))
+        self._update(state="running", turn=turn, error=None, title=before.title or _title(text))
+        self._store.trail.append(self.id, "turn.started", {"turn": turn, "text": text})
+        async with aclosing(self._drive({"messages": [message]})) as events:
+            async for event in events:
+                yield event
+
+    async def resume(self) -> AsyncIterator[Event]:
+        """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
+
+        At rest there is nothing to do, and Done comes at once.
+        """
+        snapshot = await self._snapshot()
+        if not snapshot.tasks:
+            yield self._done("done" if self.record.state != "cancelled" else "cancelled", _Turn())
+            return
+        self._update(state="running", error=None)
+        rows = await record_interrupts(
+            self._store, self.id, self.record.turn, snapshot, self._tools
+        )
+        async with aclosing(self._drive(_answers(rows))) as events:
+            async for event in events:
+                yield event
+
+    async def _drive(self, graph_input: Any) -> AsyncIterator[Event]:
+        """Run the graph until it rests, waits or stops, and say how it ended."""
+        turn = _Turn()
+        try:
+            async with aclosing(self._until_rest(graph_input, turn)) as events:
+                async for event in events:
+                    yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            self._end("interrupted", turn, Receipt())
+            raise
+        except (GraphDrained, _Stopped):
+            turn.state = "interrupted"
+        except LimitReached as error:
+            turn.state, turn.error = "stopped", str(error)
+        except SaysoError as error:
+            turn.state, turn.error = "failed", str(error)
+        except Exception as error:
+            log.exception("a turn of %s failed", self.id)
+            turn.state, turn.error = "failed", _unexpected(error)
+        for approval in [*turn.asked, *self._ask_about_doubts()]:
+            yield ApprovalAsked(approval)
+        receipt = build_receipt(self._store, self.id, self.record.turn)
+        if receipt:
+            yield ReceiptReady(receipt)
+        yield self._end(turn.state, turn, receipt)
+
+    async def _until_rest(self, graph_input: Any, turn: _Turn) -> AsyncIterator[Event]:
+        """Pass after pass: each answer that the store already holds is handed to the graph."""
+        passed: str | None = None
+        while True:
+            async with aclosing(self._stream(graph_input, turn)) as events:
+                async for event in events:
+                    yield event
+            snapshot = await self._snapshot()
+            if not snapshot.tasks:
+                turn.state = "done"
+                return
+            rows = await record_interrupts(
+                self._store, self.id, self.record.turn, snapshot, self._tools
+            )
+            graph_input = _answers(rows)
+            turn.asked = [row for row in rows if row.status == "pending"]
+            if graph_input is None and turn.asked:
+                turn.state = "waiting"
+                return
+            here = repr([(task.id, task.interrupts) for task in snapshot.tasks])
+            if here == passed:
+                raise SaysoError(f"The session does not move on from {snapshot.next}.")
+            passed = here
+
+    def _end(self, state: SessionState, turn: _Turn, receipt: Receipt) -> Done:
+        before = self.record
+        tokens = {
+            key: before.tokens.get(key, 0) + turn.tokens.get(key, 0)
+            for key in before.tokens.keys() | turn.tokens.keys()
+        }
+        labels = sorted({*before.labels, *turn.labels})
+        self._update(state=state, error=turn.error, tokens=tokens, labels=labels)
+        self._store.trail.append(
+            self.id, "turn.ended", {"turn": before.turn, "state": state, "error": turn.error}
+        )
+        return self._done(state, turn, receipt)
+
+    def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
+        refused = receipt is not None and bool(receipt.not_done)
+        code = 5 if state == "done" and refused else EXIT_CODES[state]
+        return Done(self.id, state, turn.answer, code, turn.error)
+
+    # --- the graph -------------------------------------------------------------------------
+
+    async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncIterator[Event]:
+        """One pass of the graph as events. It runs in a task of its own, so that a stop can
+        cancel the graph and not its reader."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        control = self._control = RunControl()
+
+        async def pump() -> None:
+            try:
+                async for mode, chunk in self._graph.astream(
+                    graph_input,
+                    self._config,
+                    context=self._context,
+                    stream_mode=["updates", "messages"],
+                    durability="sync",
+                    control=control,
+                ):
+                    for event in self._events(mode, chunk, turn):
+                        queue.put_nowait(event)
+            finally:
+                queue.put_nowait(None)
+
+        self._pump = asyncio.create_task(pump())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await asyncio.wait({self._pump})
+            if self._pump.cancelled():
+                raise _Stopped
+            self._pump.result()
+        finally:
+            self._control = None
+            await self._stop_pump()
+
+    async def _stop_pump(self) -> None:
+        task, self._pump = self._pump, None
+        if task is not None and not task.done():
+            task.cancel()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+            if task.cancelled():
+                await roll_back(self._saver)
+
+    def _events(self, mode: str, chunk: Any, turn: _Turn) -> list[Event]:
+        if mode == "messages":
+            message, metadata = chunk
+            streams = message.type == "AIMessageChunk" and metadata.get("langgraph_node") == "model"
+            self._in_tools = False if streams else self._in_tools
+            return [MessageDelta(message.text)] if streams and message.text else []
+        events: list[Event] = []
+        if "__metadata__" not in chunk:
+            for node, update in chunk.items():
+                if node == "model":
+                    events += self._reply_events(update, turn)
+                elif node == "tools":
+                    events += self._result_events(update, turn)
+        return events
+
+    def _reply_events(self, update: Any, turn: _Turn) -> list[Event]:
+        parts = update if isinstance(update, list) else [update]
+        messages = [m for part in parts for m in (part or {}).get("messages", [])]
+        verdicts = {k: v for part in parts for k, v in ((part or {}).get("verdicts") or {}).items()}
+        events: list[Event] = []
+        for message in messages:
+            if isinstance(message, AIMessage):
+                turn.answer = message.text if not message.tool_calls else turn.answer
+                _count(turn.tokens, message)
+                events += [Message(message.text)] if message.text else []
+                for call in message.tool_calls:
+                    events.append(CallProposed(call["id"] or "", call["name"], call["args"]))
+                    if verdict := verdicts.get(call["id"]):
+                        events.append(CallJudged(call["id"] or "", call["name"], verdict))
+                self._in_tools = bool(message.tool_calls)
+            elif isinstance(message, ToolMessage):
+                events.append(_finished(message))
+        return events
+
+    def _result_events(self, update: Any, turn: _Turn) -> list[Event]:
+        events: list[Event] = []
+        for message in (update or {}).get("messages", []):
+            if isinstance(message, ToolMessage):
+                if (tool := self._tools.get(message.name or "")) and message.status == "success":
+                    turn.labels |= labels_of(tool)
+                events.append(_finished(message))
+        return events
+
+    async def _snapshot(self) -> StateSnapshot:
+        return await self._graph.aget_state(self._config)
+
+    def _update(self, **fields: Any) -> None:
+        self._store.sessions.update(self.id, epoch=self._lease.current.epoch, **fields)
+
+    # --- approvals -------------------------------------------------------------------------
+
+    def _ask_about_doubts(self) -> list[ApprovalRecord]:
+        """A write that ended in doubt while the run went on is put to a person all the same."""
+        known = {
+            (row.message, row.call)
+            for row in self._store.approvals.list(
+                status=None, session=self.id, kind="in_doubt", limit=None
+            )
+        }
+        asked = []
+        for effect in self._store.ledger.open_doubts(self.id):
+            if (effect.message, effect.call) not in known:
+                asked.append(ask_about_doubt(self._store, effect))
+        return asked
+
+    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
+        """Validate and record one answer; see ``agent.inbox.decide`` for what it raises."""
+        return self.decide_many([(approval_id, decision)])[0]
+
+    def decide_many(self, answers: Sequence[tuple[str, Decision]]) -> list[ApprovalRecord]:
+        """Validate and record answers, all or none."""
+        return inbox.decide(self._store, answers, self._actor, self._tools.get)
+
+    def always_scope(self, approval_id: str) -> Scope | None:
+        """What "always for this session" would cover; ``None`` when it is not offered."""
+        return scope_of(self._store.approvals.get(approval_id, whole=True), self._tools)
+
+    def allow_always(self, approval_id: str) -> RuleRecord:
+        """Approve this call, and add the rule that allows what its shown scope covers."""
+        scope = self.always_scope(approval_id)
+        if scope is None:
+            raise InvalidDecision(f'"always" is not offered for {approval_id}.')
+        approval = self.decide(approval_id, Decision("approve"))
+        return self._store.rules.add(
+            self.id,
+            approval.tool,
+            scope.text,
+            {k: dict(v) for k, v in scope.args.items()},
+            self._actor,
+        )
+
+    def rules(self) -> list[RuleRecord]:
+        """The "always" rules in force."""
+        return self._store.rules.active(self.id)
+
+    def revoke(self, rule_id: str) -> RuleRecord:
+        """End a rule; calls that it allowed and that have not run yet do not run."""
+        return self._store.rules.revoke(rule_id, self._actor)
+
+    # --- stopping and moving on ------------------------------------------------------------
+
+    def request_stop(self) -> str:
+        """Stop the running turn: at the next safe point; asked again, at once.
+
+        While the model speaks nothing is under way, so that stops at once too. A write under
+        way gets a few seconds, so that its outcome is recorded.
+        """
+        if self._pump is None:
+            return "Nothing is running."
+        again = self._control is not None and self._control.drain_requested
+        if again or not self._in_tools:
+            self._pump.cancel()
+            return "Stopping now."
+        assert self._control is not None
+        self._control.request_drain("the operator asked to stop")
+        return "Stopping as soon as the running calls have ended. Ctrl-C again stops at once."
+
+    async def cancel(self) -> None:
+        """End the session: nothing that waits runs, the history stays valid."""
+        if _open_calls(await self._snapshot()):
+            await self._leave_open_calls("the session was cancelled")
+        self._update(state="cancelled")
+
+    async def _leave_open_calls(self, reason: str) -> None:
+        """Answer every open call without running it: with what the ledger knows, or "not run"."""
+        self._store.approvals.supersede(self.id, self._actor, reason)
+        context = replace(self._context, superseding=True)
+        await self._graph.ainvoke(
+            None, self._config, context=context, durability="sync", interrupt_before=["model"]
+        )
+
+    async def seed(self, messages: Sequence[BaseMessage]) -> None:
+        """Begin this session, a fork, with the messages of another one."""
+        await self._graph.aupdate_state(
+            self._config, {"messages": list(messages), "jump_to": "end"}, as_node="model"
+        )
+
+    def _receipt_of(self, turn: int) -> dict[str, str]:
+        text = receipt_text(build_receipt(self._store, self.id, turn)) if turn else ""
+        return {RECEIPT: text} if text else {}
+
+
+def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:
+    """What to resume with, by interrupt; ``None`` when nothing of it is decided."""
+    answers = {
+        row.interrupt: as_langchain(row)
+        for row in rows
+        if row.status != "pending" and row.interrupt
+    }
+    return Command(resume=answers) if answers else None
+
+
+def _open_calls(snapshot: StateSnapshot) -> bool:
+    return any(task.name == "tools" for task in snapshot.tasks)
+
+
+def _finished(message: ToolMessage) -> CallFinished:
+    return CallFinished(
+        message.tool_call_id, message.name or "", message.status, str(message.content)
+    )
+
+
+def _count(tokens: dict[str, int], message: AIMessage) -> None:
+    if usage := message.usage_metadata:
+        tokens["input"] = tokens.get("input", 0) + usage["input_tokens"]
+        tokens["output"] = tokens.get("output", 0) + usage["output_tokens"]
+
+
+def _unexpected(error: Exception) -> str:
+    return (
+        f"Something unexpected failed: {type(error).__name__}: {error}. What was recorded is "
+        'kept. Say "continue" to go on; the details are in the log of the state folder.'
+    )
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:59]}…"

@@ -1,0 +1,355 @@
+"""Approvals: what waits for a person, and the one decision that each gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from sqlalchemy import bindparam, insert, select, update
+
+from agent.canonical import canonical_json
+from agent.errors import InvalidDecision, NotFound
+from agent.store.database import Database, with_fresh_id
+from agent.store.deciding import already_decided, close
+from agent.store.ids import now
+from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
+from agent.store.lookup import find
+from agent.store.records import ApprovalRecord
+from agent.store.schema import approvals
+from agent.store.writing import Writing
+from agent.types import Actor, ApprovalKind, ApprovalStatus, Decision, DecisionType
+
+ApprovalList = list[ApprovalRecord]
+Provenance = list[dict[str, Any]]
+Answer = tuple[str, Decision, str | None]
+"""Approval id, decision, and the digest (see ``Approvals.decide``)."""
+
+_STATUS: dict[DecisionType, ApprovalStatus] = {
+    "approve": "approved",
+    "edit": "edited",
+    "reject": "rejected",
+    "respond": "answered",
+}
+_ALLOWED: dict[ApprovalKind, tuple[DecisionType, ...]] = {
+    "write": ("approve", "edit", "reject", "respond"),
+    "in_doubt": ("respond",),
+    "elicitation": ("respond", "reject"),
+}
+_BY_CALL = (
+    select(approvals)
+    .where(
+        approvals.c.session == bindparam("session"),
+        approvals.c.message == bindparam("message"),
+        approvals.c.call == bindparam("call"),
+        approvals.c.kind == bindparam("kind"),
+    )
+    .order_by(approvals.c.attempt.desc())
+    .limit(1)
+)
+_BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
+
+
+class Approvals:
+    """Ask, look up and decide.
+
+    A decision is a compare-and-set on ``pending``: of two that come at once, one is recorded and
+    the other raises. An answer that cannot be applied changes nothing.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def ask(
+        self,
+        *,
+        session: str,
+        turn: int,
+        message: str,
+        call: str,
+        kind: ApprovalKind,
+        interrupt: str | None,
+        tool: str,
+        tool_version: str,
+        args: dict[str, Any],
+        digest: str,
+        effects: Sequence[str],
+        rule: str,
+        reason: str,
+        notes: Sequence[str],
+        preview: dict[str, Any] | None,
+        provenance: Provenance | None,
+        undo: str | None,
+    ) -> ApprovalRecord:
+        """Put a call to a person, once: one approval a call and kind.
+
+        Asked again while it is pending, only ``interrupt`` is renewed; once it is decided, the
+        decided approval comes back unchanged. A write that ran again and is in doubt again is a
+        new question.
+
+        Raises:
+            NotFound: There is no such session.
+        """
+
+        def ask_as(fresh_id: str) -> ApprovalRecord:
+            with self._db.write() as writing:
+                writing.lock(session)
+                attempt = _attempt(writing, session, message, call) if kind == "in_doubt" else 1
+                known = _of_call(writing, session, message, call, kind)
+                if known is not None and known.attempt == attempt:
+                    return _renew_interrupt(writing, known, interrupt)
+                approval = ApprovalRecord(
+                    id=fresh_id,
+                    kind=kind,
+                    session=session,
+                    turn=turn,
+                    message=message,
+                    call=call,
+                    attempt=attempt,
+                    interrupt=interrupt,
+                    tool=tool,
+                    tool_version=tool_version,
+                    args=args,
+                    digest=digest,
+                    effects=[*effects],
+                    rule=rule,
+                    reason=reason,
+                    notes=[*notes],
+                    preview=preview,
+                    provenance=provenance,
+                    undo=undo,
+                    asked_at=now(),
+                )
+                writing.conn.execute(insert(approvals).inline(), dict(approval))
+                _record_question(writing, approval)
+                return approval
+
+        return with_fresh_id("a", ask_as)
+
+    def get(self, id: str, *, whole: bool = False) -> ApprovalRecord:
+        """One approval, by the beginning of its id unless ``whole``.
+
+        Raises:
+            NotFound: There is none; what is pending is listed.
+            UsageError: Several begin like that; they are listed.
+        """
+        with self._db.read() as conn:
+            row = find(
+                conn,
+                select(approvals),
+                approvals.c.id,
+                id,
+                noun="approval",
+                whole=whole,
+                missing=lambda: NotFound(
+                    "approval",
+                    id,
+                    tried=conn.scalars(
+                        select(approvals.c.id)
+                        .where(approvals.c.status == "pending")
+                        .order_by(approvals.c.n.desc())
+                        .limit(10)
+                    ).all(),
+                    hint="List them: sayso approvals",
+                ),
+            )
+        return ApprovalRecord(**row)
+
+    def list(
+        self,
+        status: ApprovalStatus | None = "pending",
+        session: str | None = None,
+        kind: ApprovalKind | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> ApprovalList:
+        """Approvals: pending ones as they were asked, all others the last one first."""
+        order = approvals.c.n if status == "pending" else approvals.c.n.desc()
+        query = select(approvals).order_by(order).limit(limit).offset(offset)
+        if status is not None:
+            # As text, so that SQLite sees that the index of what is pending applies.
+            query = query.where(approvals.c.status == bindparam("s", status, literal_execute=True))
+        if session is not None:
+            query = query.where(approvals.c.session == session)
+        if kind is not None:
+            query = query.where(approvals.c.kind == kind)
+        with self._db.read() as conn:
+            return [ApprovalRecord(**row) for row in conn.execute(query).mappings()]
+
+    def for_call(
+        self, session: str, message: str, call: str, kind: ApprovalKind = "write"
+    ) -> ApprovalRecord | None:
+        """The approval of a call (the newest one of a repeated doubt), if it was asked for."""
+        key = {"session": session, "message": message, "call": call, "kind": kind}
+        with self._db.read() as conn:
+            row = conn.execute(_BY_CALL, key).mappings().one_or_none()
+        return ApprovalRecord(**row) if row else None
+
+    def decide(
+        self,
+        id: str,
+        decision: Decision,
+        actor: Actor,
+        *,
+        digest: str | None = None,
+    ) -> ApprovalRecord:
+        """Record the answer to one approval.
+
+        Args:
+            id: The whole id.
+            decision: For a doubt, ``respond`` with ``happened`` or ``not happened``, which also
+                settles the ledger.
+            digest: For ``edit``, of the edited arguments. Otherwise, when given, what the person
+                saw: the answer is refused if the approval has another one.
+
+        Raises:
+            NotFound: There is no such approval.
+            AlreadyDecided: Somebody was faster.
+            InvalidDecision: The answer is malformed or does not fit the kind of approval.
+        """
+        return self.decide_many([(id, decision, digest)], actor)[0]
+
+    def decide_many(self, answers: Sequence[Answer], actor: Actor) -> ApprovalList:
+        """Record several answers, all or none; raises as ``decide``."""
+        ids = [approval_id for approval_id, _, _ in answers]
+        for approval_id in ids:
+            if ids.count(approval_id) > 1:
+                raise InvalidDecision(f"{approval_id} is answered more than once; nothing changed.")
+        for answer in answers:
+            _check_form(*answer)
+        with self._db.write() as writing:
+            self._lock_sessions_of(writing, ids)
+            return [_decide(writing, answer, actor) for answer in answers]
+
+    def supersede(self, session: str, actor: Actor, reason: str) -> ApprovalList:
+        """Close what is pending without an answer; a doubt stays, since it is about the world."""
+        waiting = (
+            select(approvals)
+            .where(
+                approvals.c.session == session,
+                approvals.c.status == "pending",
+                approvals.c.kind != "in_doubt",
+            )
+            .order_by(approvals.c.n)
+        )
+        with self._db.write() as writing:
+            writing.lock(session)
+            found = [ApprovalRecord(**row) for row in writing.conn.execute(waiting).mappings()]
+            return [close(writing, one, "superseded", actor, comment=reason) for one in found]
+
+    @staticmethod
+    def _lock_sessions_of(writing: Writing, ids: Sequence[str]) -> None:
+        query = select(approvals.c.session).where(approvals.c.id.in_(ids)).distinct()
+        for session in sorted(writing.conn.scalars(query).all()):
+            writing.lock(session)
+
+
+def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
+    approval_id, decision, digest = answer
+    row = writing.conn.execute(_BY_ID, {"id": approval_id}).mappings().one_or_none()
+    if row is None:
+        raise NotFound("approval", approval_id, hint="Decisions take the whole id: sayso approvals")
+    approval = ApprovalRecord(**row)
+    if approval.status != "pending":
+        raise already_decided(approval)
+    _check_fit(approval, decision, digest)
+    if approval.kind == "in_doubt":
+        _settle(writing, approval, decision, actor)
+    return close(
+        writing,
+        approval,
+        _STATUS[decision.type],
+        actor,
+        comment=decision.message or None,
+        args=decision.args if decision.type == "edit" else None,
+        digest={"approve": approval.digest, "edit": digest}.get(decision.type),
+    )
+
+
+def _settle(writing: Writing, approval: ApprovalRecord, decision: Decision, actor: Actor) -> None:
+    effect = effect_of_call(writing, approval.session, approval.message, approval.call)
+    if effect is None:
+        raise InvalidDecision(
+            f"{approval.id} asks about a write that the ledger does not have; nothing changed."
+        )
+    settle_effect(writing, effect, decision.message == HAPPENED, actor, "")
+
+
+def _check_form(approval_id: str, decision: Decision, digest: str | None) -> None:
+    """What can be said about an answer without its approval."""
+    if not isinstance(decision, Decision) or decision.type not in get_args(DecisionType):
+        raise InvalidDecision(
+            f"The answer to {approval_id} is none of approve, edit, reject, respond. "
+            "Nothing was changed."
+        )
+    if decision.type == "edit":
+        if not isinstance(decision.args, dict) or not digest:
+            raise _invalid(approval_id, "an edit needs the whole new arguments and their digest")
+        try:
+            canonical_json(decision.args)
+        except (TypeError, ValueError) as error:
+            raise _invalid(approval_id, f"the edited arguments are not JSON ({error})") from error
+    elif decision.args is not None:
+        raise _invalid(approval_id, f"{decision.type} takes no arguments; use edit")
+    if not isinstance(decision.message, str):
+        raise _invalid(approval_id, "the message is not a text")
+    if decision.type == "respond" and not decision.message:
+        raise _invalid(approval_id, "a response needs a message")
+
+
+def _check_fit(approval: ApprovalRecord, decision: Decision, digest: str | None) -> None:
+    """What depends on the approval."""
+    allowed = _ALLOWED[approval.kind]
+    if decision.type not in allowed:
+        raise _invalid(approval.id, f"{approval.kind} takes {' or '.join(allowed)}")
+    if approval.kind == "in_doubt" and decision.message not in (HAPPENED, NOT_HAPPENED):
+        raise _invalid(approval.id, f"say {HAPPENED!r} or {NOT_HAPPENED!r}")
+    if decision.type != "edit" and digest is not None and digest != approval.digest:
+        raise _invalid(approval.id, "the answer is about other arguments than those that wait")
+
+
+def _invalid(approval_id: str, why: str) -> InvalidDecision:
+    return InvalidDecision(f"{approval_id} was not decided: {why}. Nothing was changed.")
+
+
+def _of_call(
+    writing: Writing, session: str, message: str, call: str, kind: str
+) -> ApprovalRecord | None:
+    key = {"session": session, "message": message, "call": call, "kind": kind}
+    row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
+    return ApprovalRecord(**row) if row else None
+
+
+def _attempt(writing: Writing, session: str, message: str, call: str) -> int:
+    effect = effect_of_call(writing, session, message, call)
+    return effect.attempts if effect else 1
+
+
+def _renew_interrupt(
+    writing: Writing, known: ApprovalRecord, interrupt: str | None
+) -> ApprovalRecord:
+    if known.status != "pending" or known.interrupt == interrupt:
+        return known
+    change = {"interrupt": interrupt}
+    writing.conn.execute(update(approvals).where(approvals.c.id == known.id).values(change))
+    return known.model_copy(update=change)
+
+
+def _record_question(writing: Writing, approval: ApprovalRecord) -> None:
+    writing.record(
+        approval.session,
+        "approval.asked",
+        {
+            "approval": approval.id,
+            "kind": approval.kind,
+            "message": approval.message,
+            "call": approval.call,
+            "attempt": approval.attempt,
+            "tool": approval.tool,
+            "tool_version": approval.tool_version,
+            "args": approval.args,
+            "digest": approval.digest,
+            "effects": approval.effects,
+            "rule": approval.rule,
+            "reason": approval.reason,
+        },
+    )

@@ -1,0 +1,240 @@
+"""The connection: opening SQLite or PostgreSQL, and the transactions that everything uses.
+
+Calls are synchronous and short. A small write takes a few tenths of a millisecond, and since it
+never awaits, a cancelled task cannot leave it half done.
+
+On SQLite a writing transaction begins with ``BEGIN IMMEDIATE``: it waits for the write lock at
+its start, where waiting is safe. A transaction that starts by reading and then writes is refused
+at once when somebody wrote in between. On PostgreSQL the row of the session is locked instead
+(``Writing.lock``): in both, whoever writes about a session is alone with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, create_engine, event, inspect, select, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import ProgrammingError as SqlError
+
+from agent.errors import SchemaTooNew, StoreError, UsageError
+from agent.store.ids import session_id, short_id
+from agent.store.schema import schema_version
+from agent.store.writing import Writing
+
+T = TypeVar("T")
+
+HEAD = "0001"
+"""The newest migration; a test compares it with the files."""
+
+_BUSY_SECONDS = 10
+_DRAWS = 8
+_MIGRATION_LOCK = 0x5A_79_50  # any number that all processes agree on
+
+
+class Database:
+    """An engine, its schema brought up to date, and the two ways to use it.
+
+    Args:
+        url: ``sqlite:////absolute/path.db`` or ``postgresql://user:password@host/name``.
+        home: The state folder, which holds the lock files of living processes. ``None`` means
+            the folder of the SQLite file; on PostgreSQL then nobody can be proved dead.
+
+    Raises:
+        UsageError: The URL is not understood, or the PostgreSQL driver is not installed.
+        StoreError: The database cannot be opened. ``SchemaTooNew`` when a newer program wrote it.
+    """
+
+    def __init__(self, url: str, home: Path | None = None) -> None:
+        target = _parse(url)
+        self.url = url
+        self.is_sqlite = target.get_backend_name() == "sqlite"
+        self.home = home
+        if self.is_sqlite:
+            path = Path(str(target.database)).absolute()
+            _make_private_file(path)
+            self.home = home or path.parent
+            self.engine = create_engine(target, pool_use_lifo=True)
+            event.listen(self.engine, "connect", _prepare_sqlite)
+        else:
+            try:
+                self.engine = create_engine(target, pool_use_lifo=True, pool_pre_ping=True)
+            except ModuleNotFoundError as error:
+                raise UsageError(
+                    f"PostgreSQL needs a driver that is not installed ({error.name}). "
+                    "Install it: pip install 'sayso[postgres]'"
+                ) from error
+        # One statement is its own transaction; no BEGIN and ROLLBACK travel around it.
+        self._reader = (
+            self.engine
+            if self.is_sqlite
+            else self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        )
+        try:
+            self._bring_up_to_date()
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; each statement sees what is committed when it runs."""
+        with self._explained("Nothing was changed."), self._reader.connect() as conn:
+            yield conn
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection for reading whose statements all see the same moment."""
+        engine = self.engine
+        if not self.is_sqlite:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with self._explained("Nothing was changed."), engine.connect() as conn:
+            if self.is_sqlite:
+                conn.exec_driver_sql("BEGIN")
+            yield conn
+
+    @contextmanager
+    def write(self) -> Iterator[Writing]:
+        """A writing transaction: committed at the end of the block, rolled back on any error.
+
+        Raises:
+            IntegrityError: A unique column had the value already; the caller draws another id.
+            StoreError: The database failed; the text says whether anything can have changed.
+        """
+        with self._explained("Nothing was changed."), self.engine.connect() as conn:
+            if self.is_sqlite:
+                conn.exec_driver_sql("BEGIN IMMEDIATE")
+            writing = Writing(conn)
+            yield writing
+            writing.flush()
+            with self._explained(
+                "It is not known whether the last change was saved; look before you repeat it."
+            ):
+                conn.commit()
+
+    def truncate_log(self) -> None:
+        """Copy SQLite's write-ahead log into the file and empty it, as far as readers allow."""
+        if self.is_sqlite:
+            with self.read() as conn:
+                conn.exec_driver_sql("PRAGMA busy_timeout=500")
+                conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
+                conn.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
+
+    def _bring_up_to_date(self) -> None:
+        try:
+            with self._reader.connect() as conn:
+                found = conn.scalar(select(schema_version.c.version_num))
+        except (OperationalError, SqlError):  # a new database has no such table
+            found = None
+        if found == HEAD:
+            return
+        with self.write() as writing:
+            conn = writing.conn
+            if not self.is_sqlite:
+                conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            exists = inspect(conn).has_table(schema_version.name)
+            found = conn.scalar(select(schema_version.c.version_num)) if exists else None
+            if found is not None and found > HEAD:
+                raise SchemaTooNew(found, HEAD)
+            if found != HEAD:
+                from agent.store.migrations import migrate
+
+                migrate(conn)
+
+    @contextmanager
+    def _explained(self, consequence: str) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except DBAPIError as error:
+            raise StoreError(
+                f"The database {self._name()} failed: {error.orig}. {consequence}"
+            ) from error
+
+    def _name(self) -> str:
+        return self.engine.url.render_as_string(hide_password=True)
+
+
+def with_fresh_id(kind: str, insert_as: Callable[[str], T]) -> T:
+    """Call ``insert_as`` with a drawn id, again with another one when that id was taken."""
+    for _ in range(_DRAWS):
+        try:
+            return insert_as(session_id() if kind == "s" else short_id(kind))
+        except IntegrityError:
+            continue
+    raise StoreError(f"No free id could be drawn in {_DRAWS} tries. Nothing was changed.")
+
+
+def _parse(url: str) -> URL:
+    try:
+        target = make_url(url)
+        backend = target.get_backend_name()
+    except ArgumentError as error:
+        raise UsageError(f"The database URL cannot be read: {error}") from error
+    if backend in ("postgresql", "postgres"):
+        return target.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise UsageError(
+            f"The database URL begins with {target.drivername!r}; it can be sqlite:////path or "
+            "postgresql://host/name."
+        )
+    if not target.database or target.database == ":memory:":
+        raise UsageError("A SQLite URL must name a file, such as sqlite:////home/ann/sayso.db")
+    return target
+
+
+def _make_private_file(path: Path) -> None:
+    """Make folder (0700) and file (0600) when missing; SQLite's side files take the file's mode."""
+    try:
+        if not path.parent.is_dir():
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            _close_to_others(name)
+    except OSError as error:
+        raise StoreError(f"The database {path} cannot be opened: {error.strerror}.") from error
+
+
+def _close_to_others(path: Path) -> None:
+    try:
+        found = path.stat()
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            path.chmod(0o600)
+    except FileNotFoundError:
+        pass  # a side file that is not there, or that another process just removed
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+    _switch_to_wal(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA secure_delete=ON")  # what is deleted leaves the file too
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Kept in the file once set. Two processes that set it at once do not wait for each other."""
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

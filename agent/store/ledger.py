@@ -1,0 +1,371 @@
+"""The ledger: every write, from before it is entered until its outcome is known.
+
+::
+
+    begin ──► intended ──finish──► committed │ failed          (final)
+                 │  └────finish──► in_doubt ──finish──► committed │ failed
+                 └──begin again──►    │
+                                      └──settle──► committed │ failed ──begin──► intended
+                                                   (a person said so)   (attempt + 1)
+
+``intended`` is on disk before the write starts. Found again, it means that the process died
+somewhere between, so it becomes ``in_doubt``: never repeated blindly, but looked up or put to a
+person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+from sqlalchemy import Select, bindparam, insert, select, update
+
+from agent.canonical import canonical_json
+from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound
+from agent.store.database import Database, with_fresh_id
+from agent.store.deciding import close, open_doubt
+from agent.store.ids import now
+from agent.store.lookup import find
+from agent.store.records import EffectRecord
+from agent.store.schema import effects
+from agent.store.writing import Writing, actor_data
+from agent.types import Actor, EffectState
+
+EffectList = list[EffectRecord]
+Outcome = Literal["run", "recorded", "in_doubt", "refused"]
+
+HAPPENED, NOT_HAPPENED = "happened", "not happened"
+
+_BY_ID = select(effects).where(effects.c.id == bindparam("id"))
+_SESSION_OF = select(effects.c.session).where(effects.c.id == bindparam("id"))
+_BY_CALL = select(effects).where(
+    effects.c.session == bindparam("session"),
+    effects.c.message == bindparam("message"),
+    effects.c.call == bindparam("call"),
+)
+_INSERT = insert(effects).inline()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What ``begin`` found: whether to run the write, and its row.
+
+    ``run``: enter it now, as attempt ``effect.attempts``. ``recorded``: its outcome is in
+    ``effect``. ``in_doubt``: it may have happened. ``refused``: other arguments than the row's.
+    """
+
+    outcome: Outcome
+    effect: EffectRecord
+
+
+class Ledger:
+    """Begin, finish and settle writes."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def begin(
+        self,
+        *,
+        session: str,
+        epoch: int,
+        turn: int,
+        message: str,
+        call: str,
+        tool: str,
+        tool_version: str,
+        args: dict[str, Any],
+        digest: str,
+        approval: str | None,
+        rule: str | None,
+        idempotency_key: str,
+        lease_margin: float = 0,
+    ) -> Begun:
+        """Ask to enter a write. Lease, row and trail are one transaction.
+
+        Args:
+            epoch: Of the lease that the caller holds.
+            digest: Of the normalised ``args`` (``agent.canonical.call_digest``).
+            approval: Id of the approval that allows it, or ``rule``: what allowed it unasked.
+            lease_margin: Seconds that the lease must still last: the tool's timeout.
+
+        Raises:
+            LeaseLost: The lease has another epoch, or too little time left; renew it first.
+            NotFound: There is no such session.
+        """
+
+        def begin_as(fresh_id: str) -> Begun:
+            with self._db.write() as writing:
+                guard = writing.lock(session, deleted=True)
+                left = guard.lease_expires_at - guard.clock
+                if guard.lease_epoch != epoch or left <= lease_margin:
+                    raise LeaseLost(session)
+                key = {"session": session, "message": message, "call": call}
+                row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
+                if row is not None:
+                    return _begin_again(writing, EffectRecord(**row), digest)
+                effect = EffectRecord(
+                    id=fresh_id,
+                    session=session,
+                    turn=turn,
+                    message=message,
+                    call=call,
+                    tool=tool,
+                    tool_version=tool_version,
+                    args=args,
+                    digest=digest,
+                    state="intended",
+                    approval=approval,
+                    rule=rule,
+                    idempotency_key=idempotency_key,
+                    started_at=now(),
+                )
+                writing.conn.execute(_INSERT, dict(effect))
+                _record_intent(writing, effect)
+                return Begun("run", effect)
+
+        return with_fresh_id("e", begin_as)
+
+    def finish(
+        self,
+        id: str,
+        *,
+        attempt: int,
+        state: Literal["committed", "failed", "in_doubt"],
+        result: dict[str, Any] | None,
+        transport: str | None = None,
+        transaction: str | None = None,
+        evidence: dict[str, Any] | None = None,
+    ) -> EffectRecord:
+        """Record how an attempt ended; a result that comes late still resolves a doubt.
+
+        It needs no lease: a result is evidence, whoever brings it. What is final, settled by a
+        person, or a later attempt is left as it is; the trail then keeps the late result, and
+        the row as it stands is returned.
+
+        Raises:
+            NotFound: There is no such effect.
+        """
+        change = {
+            "state": state,
+            "result": result,
+            "transport": transport,
+            "transaction": transaction,
+            "evidence": evidence,
+            "ended_at": None if state == "in_doubt" else now(),
+        }
+        with self._db.write() as writing:
+            effect = _locked(writing, id)
+            if effect.attempts != attempt or effect.state not in ("intended", "in_doubt"):
+                if (effect.attempts, effect.state, effect.result) != (attempt, state, result):
+                    _record_outcome(writing, "effect.late", effect, change | {"attempt": attempt})
+                return effect
+            _change(writing, effect, change)
+            _record_outcome(writing, f"effect.{state}", effect, change)
+            doubt = open_doubt(writing, effect) if effect.state == "in_doubt" else None
+            if doubt is not None and state != "in_doubt":
+                close(writing, doubt, "superseded", None, comment=f"found out: {state}")
+        return effect.model_copy(update=change)
+
+    def settle(
+        self,
+        id: str,
+        happened: bool,
+        actor: Actor,
+        comment: str = "",
+    ) -> EffectRecord:
+        """Record what a person says about a write in doubt, and answer its open approval.
+
+        Raises:
+            AlreadyDecided: Its outcome is known.
+            InvalidDecision: It is only ``intended``: its session was not carried on yet.
+            NotFound: There is no such effect (a whole id is needed).
+        """
+        with self._db.write() as writing:
+            effect = settle_effect(writing, _locked(writing, id), happened, actor, comment)
+            doubt = open_doubt(writing, effect)
+            if doubt is not None:
+                close(writing, doubt, "answered", actor, comment=effect.settled)
+        return effect
+
+    def get(self, id_or_prefix: str) -> EffectRecord:
+        """One effect.
+
+        Raises:
+            NotFound: None begins like that.
+            UsageError: Several do; they are listed.
+        """
+        with self._db.read() as conn:
+            row = find(
+                conn,
+                select(effects),
+                effects.c.id,
+                id_or_prefix,
+                noun="effect",
+                whole=False,
+                missing=lambda: NotFound("effect", id_or_prefix, hint="List them: sayso effects"),
+            )
+        return EffectRecord(**row)
+
+    def list(
+        self,
+        session: str | None = None,
+        state: EffectState | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> EffectList:
+        """Effects, the one begun last first."""
+        query = select(effects).order_by(effects.c.n.desc()).limit(limit).offset(offset)
+        if session is not None:
+            query = query.where(effects.c.session == session)
+        if state is not None:
+            query = query.where(effects.c.state == state)
+        return self._all(query)
+
+    def for_call(self, session: str, message: str, call: str) -> EffectRecord | None:
+        """The effect of a call, if it was begun."""
+        with self._db.read() as conn:
+            row = conn.execute(_BY_CALL, {"session": session, "message": message, "call": call})
+            return next((EffectRecord(**found) for found in row.mappings()), None)
+
+    def for_turn(self, session: str, turn: int) -> EffectList:
+        """The effects of a turn, in the order in which they began."""
+        of_turn = (effects.c.session == session, effects.c.turn == turn)
+        return self._all(select(effects).where(*of_turn).order_by(effects.c.n))
+
+    def open_doubts(self, session: str) -> EffectList:
+        """The writes of a session that may have happened, in the order in which they began."""
+        in_doubt = (effects.c.session == session, effects.c.state == "in_doubt")
+        return self._all(select(effects).where(*in_doubt).order_by(effects.c.n))
+
+    def _all(self, query: Select[Any]) -> EffectList:
+        with self._db.read() as conn:
+            return [EffectRecord(**row) for row in conn.execute(query).mappings()]
+
+
+def settle_effect(
+    writing: Writing, effect: EffectRecord, happened: bool, actor: Actor, comment: str
+) -> EffectRecord:
+    """``Ledger.settle`` for an effect of a locked session, without its approval."""
+    if effect.state == "intended":
+        raise InvalidDecision(
+            f"{effect.id} is not in doubt yet: its process may still be at it. Nothing was "
+            f"changed. Carry the session on first: sayso resume {effect.session}"
+        )
+    if effect.state != "in_doubt":
+        by = (effect.evidence or {}).get("by", {}).get("name", "") if effect.settled else ""
+        raise AlreadyDecided(effect.id, effect.state, by, effect.ended_at or "")
+    settled = HAPPENED if happened else NOT_HAPPENED
+    at = now()
+    change = {
+        "state": "committed" if happened else "failed",
+        "settled": settled,
+        "evidence": {
+            "settled": settled,
+            "by": actor_data(actor),
+            "at": at,
+            "comment": comment,
+            "before": effect.evidence,
+        },
+        "ended_at": at,
+    }
+    _change(writing, effect, change)
+    writing.record(
+        effect.session,
+        "effect.settled",
+        {**_name(effect), "settled": settled, "comment": comment, "by": actor_data(actor)},
+    )
+    return effect.model_copy(update=change)
+
+
+def effect_of_call(writing: Writing, session: str, message: str, call: str) -> EffectRecord | None:
+    """The effect of a call of a locked session."""
+    key = {"session": session, "message": message, "call": call}
+    row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
+    return EffectRecord(**row) if row else None
+
+
+def _begin_again(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
+    if digest != effect.digest:
+        writing.record(effect.session, "effect.refused", {**_name(effect), "other_digest": digest})
+        return Begun("refused", effect)
+    if effect.state == "intended":
+        change: dict[str, Any] = {"state": "in_doubt"}
+        _change(writing, effect, change)
+        writing.record(
+            effect.session,
+            "effect.in_doubt",
+            {**_name(effect), "why": "begun before, and no outcome was recorded"},
+        )
+        return Begun("in_doubt", effect.model_copy(update=change))
+    if effect.state == "in_doubt":
+        return Begun("in_doubt", effect)
+    if effect.settled != NOT_HAPPENED:
+        return Begun("recorded", effect)
+    change = {
+        "state": "intended",
+        "attempts": effect.attempts + 1,
+        "settled": None,
+        "result": None,
+        "transport": None,
+        "transaction": None,
+        "evidence": {"before": effect.evidence},
+        "started_at": now(),
+        "ended_at": None,
+    }
+    _change(writing, effect, change)
+    effect = effect.model_copy(update=change)
+    _record_intent(writing, effect)
+    return Begun("run", effect)
+
+
+def _locked(writing: Writing, effect_id: str) -> EffectRecord:
+    session = writing.conn.scalar(_SESSION_OF, {"id": effect_id})
+    if session is None:
+        raise NotFound("effect", effect_id, hint="List them: sayso effects")
+    writing.lock(session)
+    return EffectRecord(**writing.conn.execute(_BY_ID, {"id": effect_id}).mappings().one())
+
+
+def _change(writing: Writing, effect: EffectRecord, values: dict[str, Any]) -> None:
+    writing.conn.execute(update(effects).where(effects.c.id == effect.id).values(values))
+
+
+def _name(effect: EffectRecord) -> dict[str, Any]:
+    return {
+        "effect": effect.id,
+        "message": effect.message,
+        "call": effect.call,
+        "tool": effect.tool,
+        "digest": effect.digest,
+        "attempt": effect.attempts,
+    }
+
+
+def _record_intent(writing: Writing, effect: EffectRecord) -> None:
+    more = {
+        "tool_version": effect.tool_version,
+        "args": effect.args,
+        "approval": effect.approval,
+        "rule": effect.rule,
+        "idempotency_key": effect.idempotency_key,
+    }
+    writing.record(effect.session, "effect.intended", _name(effect) | more)
+
+
+def _record_outcome(
+    writing: Writing, kind: str, effect: EffectRecord, outcome: dict[str, Any]
+) -> None:
+    # The result itself is in the ledger; its hash here is enough to see that it was not changed.
+    result = outcome["result"]
+    data = {
+        **_name(effect),
+        "attempt": outcome.get("attempt", effect.attempts),
+        "state": outcome["state"],
+        "result_sha256": sha256(canonical_json(result).encode()).hexdigest() if result else None,
+        "transport": outcome["transport"],
+        "transaction": outcome["transaction"],
+        "evidence": outcome["evidence"],
+    }
+    writing.record(effect.session, kind, data)

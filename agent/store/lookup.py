@@ -1,0 +1,49 @@
+"""Finding a row by its id or by the beginning of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_
+
+from agent.errors import UsageError
+
+_ID = re.compile(r"[a-z0-9-]+")
+_SHOWN = 10
+
+
+def find(
+    conn: Connection,
+    query: Select[Any],
+    id_column: ColumnElement[str],
+    text: str,
+    *,
+    noun: str,
+    whole: bool,
+    missing: Callable[[], Exception],
+) -> RowMapping:
+    """The one row of ``query`` whose id is ``text``, or begins with it unless ``whole``.
+
+    Raises:
+        UsageError: Several ids begin like that; the message lists them.
+        Exception: What ``missing()`` returns, when there is none.
+    """
+    if not _ID.fullmatch(text):
+        raise missing()
+    here = id_column == text if whole else and_(id_column >= text, id_column < text + "~")
+    rows = conn.execute(query.where(here).order_by(id_column).limit(_SHOWN + 1)).mappings().all()
+    if not rows:
+        raise missing()
+    if len(rows) > 1 and rows[0]["id"] != text:
+        raise UsageError(_ambiguous(noun, text, [row["id"] for row in rows]))
+    return rows[0]
+
+
+def _ambiguous(noun: str, text: str, ids: Sequence[str]) -> str:
+    more = " …" if len(ids) > _SHOWN else ""
+    return (
+        f"{text!r} is the beginning of more than one {noun}: {', '.join(ids[:_SHOWN])}{more}. "
+        "Give more of the id."
+    )

@@ -1,0 +1,121 @@
+"""Rules: what a person agreed to with "always for this session"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from agent.errors import AlreadyDecided, NotFound
+from agent.store.database import Database, with_fresh_id
+from agent.store.ids import now
+from agent.store.lookup import find
+from agent.store.records import RuleRecord
+from agent.store.schema import rules
+from agent.store.writing import Writing, actor_data
+from agent.types import Actor
+
+
+class Rules:
+    """Add, list and revoke; each goes to the trail."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(
+        self,
+        session: str,
+        tool: str,
+        scope: str,
+        scope_args: Mapping[str, Mapping[str, Any]],
+        actor: Actor,
+    ) -> RuleRecord:
+        """Keep a rule.
+
+        Args:
+            session: It holds for this session only.
+            tool: The tool's name.
+            scope: What the rule covers, in the words that the person was shown.
+            scope_args: The same for the program (``tools.contract.Scope.args``).
+            actor: Who is said to have agreed.
+
+        Raises:
+            NotFound: There is no such session.
+        """
+
+        def insert_as(rule_id: str) -> RuleRecord:
+            rule = RuleRecord(
+                id=rule_id,
+                session=session,
+                tool=tool,
+                scope=scope,
+                scope_args={name: dict(bound) for name, bound in scope_args.items()},
+                created_by=actor.name,
+                created_at=now(),
+            )
+            with self._db.write() as writing:
+                writing.lock(session)
+                writing.conn.execute(insert(rules).inline(), rule.model_dump())
+                _record(writing, "rule.added", rule, actor)
+            return rule
+
+        return with_fresh_id("r", insert_as)
+
+    def active(self, session: str) -> list[RuleRecord]:
+        """The session's rules that are not revoked, oldest first."""
+        query = select(rules).where(rules.c.session == session, rules.c.revoked_at.is_(None))
+        with self._db.read() as conn:
+            return [RuleRecord(**row) for row in conn.execute(query.order_by(rules.c.n)).mappings()]
+
+    def get(self, id_or_prefix: str) -> RuleRecord:
+        """One rule, revoked or not.
+
+        Raises:
+            NotFound: None begins like that.
+            UsageError: Several do.
+        """
+        with self._db.read() as conn:
+            row = find(
+                conn,
+                select(rules),
+                rules.c.id,
+                id_or_prefix,
+                noun="rule",
+                whole=False,
+                missing=lambda: NotFound("rule", id_or_prefix),
+            )
+        return RuleRecord(**row)
+
+    def revoke(self, id_or_prefix: str, actor: Actor) -> RuleRecord:
+        """End a rule.
+
+        Raises:
+            AlreadyDecided: It was revoked before.
+            NotFound, UsageError: As ``get``.
+        """
+        known = self.get(id_or_prefix)
+        with self._db.write() as writing:
+            writing.lock(known.session)
+            row = writing.conn.execute(select(rules).where(rules.c.id == known.id)).mappings().one()
+            rule = RuleRecord(**row)
+            if rule.revoked_at is not None:
+                raise AlreadyDecided(rule.id, "revoked", rule.revoked_by or "", rule.revoked_at)
+            change = {"revoked_by": actor.name, "revoked_at": now()}
+            writing.conn.execute(update(rules).where(rules.c.id == rule.id).values(change))
+            _record(writing, "rule.revoked", rule, actor)
+        return rule.model_copy(update=change)
+
+
+def _record(writing: Writing, kind: str, rule: RuleRecord, actor: Actor) -> None:
+    writing.record(
+        rule.session,
+        kind,
+        {
+            "rule": rule.id,
+            "tool": rule.tool,
+            "scope": rule.scope,
+            "scope_args": rule.scope_args,
+            "by": actor_data(actor),
+        },
+    )

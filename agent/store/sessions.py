@@ -1,0 +1,277 @@
+"""Sessions: one row a conversation, kept as a tombstone when its content is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from agent.errors import LeaseLost, NotFound, SessionBusy
+from agent.store.database import Database, with_fresh_id
+from agent.store.ids import now
+from agent.store.leases import FREE, in_force, owner_lives
+from agent.store.lookup import find
+from agent.store.owner import is_this_process
+from agent.store.records import SessionRecord
+from agent.store.schema import approvals, clock, effects, rules, sessions, trail
+from agent.store.trail import TOMBSTONE
+from agent.store.writing import Writing, actor_data, deleted_session
+from agent.types import Actor, SessionState
+
+SessionList = list[SessionRecord]
+
+_PAGE = 200
+_READ = select(
+    *(sessions.c[name] for name in SessionRecord.model_fields),
+    sessions.c.lease_owner,
+    sessions.c.lease_expires_at,
+    clock().label("clock"),
+).where(sessions.c.deleted_at.is_(None))
+_NEWEST = (
+    _READ.order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
+    .limit(bindparam("limit"))
+    .offset(bindparam("offset"))
+)
+# What a session is allowed and told to do: a change of these is worth an entry in the trail.
+_WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
+_CHANGEABLE = frozenset({"state", "title", "tokens", "cost", "turn", "error", *_WATCHED})
+_ERASED: dict[str, Any] = {
+    "title": "",
+    "model": "",
+    "tools": [],
+    "workspace": None,
+    "granted": [],
+    "denied": [],
+    "policy": "",
+    "labels": [],
+    "tokens": {},
+    "cost": None,
+    "error": None,
+}
+
+
+class Sessions:
+    """Create, find, change and delete.
+
+    ``running`` in the table means that some process said so. When no living process holds the
+    lease, such a session reads as ``interrupted``, without anything being written.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def create(
+        self,
+        *,
+        model: str,
+        tools: Iterable[str],
+        workspace: str | None,
+        granted: Iterable[str],
+        denied: Iterable[str],
+        policy: str = "",
+        actor: Actor,
+        title: str = "",
+        parent: str | None = None,
+        labels: Iterable[str] = (),
+    ) -> SessionRecord:
+        """A new session, at rest: its state is ``done`` until a turn begins."""
+
+        def insert_as(session: str) -> SessionRecord:
+            at = now()
+            record = SessionRecord(
+                id=session,
+                state="done",
+                title=title,
+                model=model,
+                tools=list(tools),
+                workspace=workspace,
+                granted=list(granted),
+                denied=list(denied),
+                policy=policy,
+                labels=list(labels),
+                parent=parent,
+                user=actor.name,
+                uid=actor.uid,
+                host=actor.host,
+                created_at=at,
+                updated_at=at,
+            )
+            chain = {"trail_seq": 0, "trail_hash": "", "lease_epoch": 0, **FREE}
+            with self._db.write() as writing:
+                writing.conn.execute(insert(sessions).inline(), record.model_dump() | chain)
+                writing.lock(session)
+                started = {name: getattr(record, name) for name in (*_WATCHED, "parent")}
+                writing.record(session, "session.created", {**started, "by": actor_data(actor)})
+            return record
+
+        tools, granted, denied, labels = map(list, (tools, granted, denied, labels))
+        return with_fresh_id("s", insert_as)
+
+    def get(self, id_or_unique_prefix: str) -> SessionRecord:
+        """One session; a whole id wins over ids that begin with it.
+
+        Raises:
+            NotFound: None begins like that (recent ids are listed), or it was deleted (when and
+                by whom).
+            UsageError: Several begin like that; they are listed.
+        """
+        with self._db.read() as conn:
+            row = find(
+                conn,
+                _READ,
+                sessions.c.id,
+                id_or_unique_prefix,
+                noun="session",
+                whole=False,
+                missing=lambda: _missing(conn, id_or_unique_prefix),
+            )
+        return _record(row, self._db.home)
+
+    def list(
+        self, limit: int = 50, offset: int = 0, state: SessionState | None = None
+    ) -> SessionList:
+        """Sessions as they read now, the last changed first; deleted ones are left out."""
+        with self._db.read() as conn:
+            if state is None:
+                rows = conn.execute(_NEWEST, {"limit": limit, "offset": offset}).mappings()
+                return _records(rows, self._db.home)
+            wanted = []
+            for record in self._in_state(conn, state):
+                wanted.append(record)
+                if len(wanted) == offset + limit:
+                    break
+            return wanted[offset:]
+
+    def latest(self) -> SessionRecord | None:
+        """The session that was changed last."""
+        return next(iter(self.list(limit=1)), None)
+
+    def update(self, id: str, *, epoch: int | None = None, **fields: Any) -> None:
+        """Set fields of ``SessionRecord`` (and ``updated_at``) of the session with this whole id.
+
+        A change of state, or of what the session may do, goes to the trail. ``epoch``: only when
+        it is that of the lease.
+
+        Raises:
+            LeaseLost: ``epoch`` was given, and the lease has gone on or was given back.
+            NotFound: There is no such session, or it was deleted.
+            ValueError: A field cannot be set, or the state is not one.
+        """
+        _check_fields(fields)
+        watched = [name for name in _WATCHED if name in fields]
+        with self._db.write() as writing:
+            guard = writing.lock(id)
+            if epoch is not None and (guard.lease_epoch != epoch or not guard.lease_owner):
+                raise LeaseLost(id)
+            if watched:
+                _record_changes(writing, id, {name: fields[name] for name in watched})
+            if fields.get("state", guard.state) != guard.state:
+                change = {"from": guard.state, "to": fields["state"], "error": fields.get("error")}
+                writing.record(id, "session.state", change)
+            values = {**fields, "updated_at": now()}
+            writing.conn.execute(update(sessions).where(sessions.c.id == id).values(values))
+
+    def delete(self, id: str, actor: Actor) -> None:
+        """Erase what the session held; its id, its times and the hashes of its trail stay.
+
+        Approvals, rules and ledger rows go, with them what is pending or in doubt: the last
+        entry of the trail says how many there were. Checkpoints are not the store's.
+
+        Raises:
+            SessionBusy: Another living process drives it.
+            NotFound: There is no such session, or it was deleted before.
+        """
+        with self._db.write() as writing:
+            guard = writing.lock(id)
+            if in_force(guard, self._db.home) and not is_this_process(guard.lease_owner):
+                raise SessionBusy(id, guard.lease_owner)
+            erased = {
+                table.name: writing.conn.execute(
+                    delete(table).where(table.c.session == id)
+                ).rowcount
+                for table in (approvals, rules, effects)
+            }
+            writing.conn.execute(
+                update(trail).where(trail.c.session == id).values(data=None, salt=None)
+            )
+            at = now()
+            tombstone = {
+                **_ERASED,
+                **FREE,
+                "lease_epoch": guard.lease_epoch + 1,
+                "updated_at": at,
+                "deleted_at": at,
+                "deleted_by": actor.name,
+            }
+            writing.conn.execute(update(sessions).where(sessions.c.id == id).values(tombstone))
+            writing.record(id, TOMBSTONE, {"erased": erased, "by": actor_data(actor)})
+        self._db.truncate_log()
+
+    def _in_state(self, conn: Connection, state: SessionState) -> Iterator[SessionRecord]:
+        stored = ("running", "interrupted") if state in ("running", "interrupted") else (state,)
+        query = _NEWEST.where(sessions.c.state.in_(stored))
+        offset = 0
+        while rows := conn.execute(query, {"limit": _PAGE, "offset": offset}).mappings().all():
+            yield from (r for r in _records(rows, self._db.home) if r.state == state)
+            offset += _PAGE
+
+
+def _records(rows: Iterable[RowMapping], home: Path | None) -> list[SessionRecord]:
+    return [_record(row, home) for row in rows]
+
+
+def _record(row: RowMapping, home: Path | None) -> SessionRecord:
+    record = SessionRecord(**row)
+    if record.state == "running" and not owner_lives(
+        row["lease_owner"], row["lease_expires_at"], row["clock"], home
+    ):
+        return record.model_copy(update={"state": "interrupted"})
+    return record
+
+
+def _missing(conn: Connection, text: str) -> NotFound:
+    gone = conn.execute(
+        select(sessions.c.deleted_at, sessions.c.deleted_by).where(
+            sessions.c.id == text, sessions.c.deleted_at.is_not(None)
+        )
+    ).one_or_none()
+    if gone is not None:
+        return deleted_session(text, *gone)
+    recent = conn.scalars(_ids_by_age().limit(10)).all()
+    return NotFound("session", text, tried=recent, hint="" if recent else "There are none yet.")
+
+
+def _ids_by_age() -> Select[Any]:
+    return (
+        select(sessions.c.id)
+        .where(sessions.c.deleted_at.is_(None))
+        .order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
+    )
+
+
+def _check_fields(fields: dict[str, Any]) -> None:
+    if unknown := sorted(fields.keys() - _CHANGEABLE):
+        raise ValueError(f"a session's {', '.join(unknown)} cannot be set")
+    if "state" in fields and fields["state"] not in get_args(SessionState):
+        raise ValueError(f"{fields['state']!r} is not a state of a session")
+
+
+def _record_changes(writing: Writing, session: str, new: dict[str, Any]) -> None:
+    columns = [sessions.c[name] for name in new]
+    old = writing.conn.execute(select(*columns).where(sessions.c.id == session)).mappings().one()
+    changed = {
+        name: {"from": old[name], "to": value} for name, value in new.items() if old[name] != value
+    }
+    if changed:
+        writing.record(session, "session.changed", changed)

@@ -1,0 +1,67 @@
+"""The store: one database for everything that must outlive a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from agent.store.approvals import Approvals
+from agent.store.database import Database
+from agent.store.leases import Leases
+from agent.store.ledger import Ledger
+from agent.store.owner import Owner, process_owner
+from agent.store.rules import Rules
+from agent.store.sessions import Sessions
+from agent.store.trail import Trail
+
+
+class Store:
+    """Sessions, approvals, rules, ledger, trail and leases over one database.
+
+    All calls are synchronous and safe from any thread. They raise ``StoreError`` when the
+    database fails, besides what each says.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+        self.sessions = Sessions(database)
+        self.approvals = Approvals(database)
+        self.rules = Rules(database)
+        self.ledger = Ledger(database)
+        self.trail = Trail(database)
+        self.leases = Leases(database)
+
+    @classmethod
+    def open(cls, url: str, *, home: Path | None = None) -> Store:
+        """Open a database, create it when missing and bring its schema up to date.
+
+        Args:
+            url: ``sqlite:////absolute/path.db`` or ``postgresql://user@host/name``.
+            home: The state folder, where processes prove that they live (``agent.store.owner``).
+                Default: the folder of the SQLite file. PostgreSQL has none: there the lease of
+                a process that died is waited for, unless ``home`` is given.
+
+        Raises:
+            UsageError: The URL is not understood, or its driver is not installed.
+            StoreError: It cannot be opened; ``SchemaTooNew`` when a newer program wrote it.
+        """
+        return cls(Database(url, home))
+
+    @property
+    def url(self) -> str:
+        """The URL as it was given; on PostgreSQL it may hold a password."""
+        return self._db.url
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for what shares the database."""
+        return self._db.engine
+
+    def owner(self) -> Owner:
+        """This process as an owner of leases, made at the first call and kept for its life."""
+        return process_owner(self._db.home)
+
+    def close(self) -> None:
+        """Close the connections; leases are not released by it."""
+        self._db.close()

@@ -1,0 +1,148 @@
+"""One writing transaction: the lock on a session, and the trail entries that belong to it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from agent.canonical import canonical_json
+from agent.errors import NotFound
+from agent.store.ids import now
+from agent.store.masking import masked
+from agent.store.records import TrailEntry
+from agent.store.schema import clock, sessions, trail
+from agent.types import Actor
+
+_LOCK = (
+    select(
+        sessions.c.state,
+        sessions.c.deleted_at,
+        sessions.c.deleted_by,
+        sessions.c.trail_seq,
+        sessions.c.trail_hash,
+        sessions.c.lease_owner,
+        sessions.c.lease_epoch,
+        sessions.c.lease_expires_at,
+        clock().label("clock"),
+    )
+    .where(sessions.c.id == bindparam("session"))
+    .with_for_update(key_share=True)
+)
+_APPEND = insert(trail).inline()
+_MOVE_HEAD = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("session"))
+    .values(trail_seq=bindparam("seq"), trail_hash=bindparam("hash"))
+)
+
+
+class Guard(NamedTuple):
+    """What a writer knows about a session once it is alone with it. ``clock``: seconds, now."""
+
+    state: str
+    deleted_at: str | None
+    deleted_by: str | None
+    trail_seq: int
+    trail_hash: str
+    lease_owner: str
+    lease_epoch: int
+    lease_expires_at: float
+    clock: float
+
+
+@dataclass
+class _Head:
+    seq: int
+    hash: str
+
+
+class Writing:
+    """The connection of a transaction, and what it will add to the trails when it commits."""
+
+    def __init__(self, conn: Connection) -> None:
+        self.conn = conn
+        self._heads: dict[str, _Head] = {}
+        self._entries: list[dict[str, Any]] = []
+
+    def lock(self, session: str, *, deleted: bool = False) -> Guard:
+        """Be the only writer of this session until the transaction ends.
+
+        Whoever needs several sessions locks them in the order of their ids. ``deleted``: a
+        deleted session will do.
+
+        Raises:
+            NotFound: There is no such session, or it was deleted (when and by whom is said).
+        """
+        row = self.conn.execute(_LOCK, {"session": session}).one_or_none()
+        if row is None:
+            raise NotFound("session", session, hint="List them: sayso sessions")
+        guard = Guard(*row)
+        if guard.deleted_at is not None and not deleted:
+            raise deleted_session(session, guard.deleted_at, guard.deleted_by)
+        self._heads.setdefault(session, _Head(guard.trail_seq, guard.trail_hash))
+        return guard
+
+    def record(self, session: str, kind: str, data: dict[str, Any]) -> TrailEntry:
+        """Add an entry to the trail of a locked session; secret-looking fields are masked."""
+        head = self._heads[session]
+        entry = chain_entry(session, kind, masked(data), head.seq + 1, head.hash)
+        head.seq, head.hash = entry["seq"], entry["hash"]
+        self._entries.append(entry)
+        return TrailEntry.model_construct(**entry)
+
+    def flush(self) -> None:
+        """Send the entries and move the heads; ``Database.write`` does so before it commits."""
+        if not self._entries:
+            return
+        self.conn.execute(_APPEND, self._entries if len(self._entries) > 1 else self._entries[0])
+        for session in {entry["session"] for entry in self._entries}:
+            head = self._heads[session]
+            self.conn.execute(_MOVE_HEAD, {"session": session, "seq": head.seq, "hash": head.hash})
+        self._entries.clear()
+
+
+def deleted_session(session: str, at: str, by: str | None) -> NotFound:
+    """The error for a session of which only the tombstone is left."""
+    return NotFound("session", session, hint=f"It was deleted at {at} by {by}.")
+
+
+def actor_data(actor: Actor) -> dict[str, Any]:
+    """Who is said to have acted, as the trail and evidence keep it."""
+    return {"name": actor.name, "uid": actor.uid, "host": actor.host, "via": actor.via}
+
+
+def chain_entry(
+    session: str, kind: str, data: dict[str, Any], seq: int, prev: str
+) -> dict[str, Any]:
+    """A new row of the trail, hashed."""
+    at, salt = now(), secrets.token_hex(16)
+    data_hash = hash_of_data(salt, data)
+    return {
+        "session": session,
+        "seq": seq,
+        "at": at,
+        "kind": kind,
+        "data": data,
+        "salt": salt,
+        "data_hash": data_hash,
+        "prev": prev,
+        "hash": hash_of_entry(prev, seq, at, session, kind, data_hash),
+    }
+
+
+def hash_of_data(salt: str, data: dict[str, Any]) -> str:
+    """SHA-256 (hex) of salt and data. The salt keeps erased data from being guessed back."""
+    return _sha256([salt, data])
+
+
+def hash_of_entry(prev: str, seq: int, at: str, session: str, kind: str, data_hash: str) -> str:
+    """SHA-256 (hex) of an entry: it binds the content's hash, the place and the one before."""
+    return _sha256([prev, seq, at, session, kind, data_hash])
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,189 @@
+"""Which tools a session has: bundled domains, a person's own, each by a name.
+
+``orders``, ``research`` and ``files`` are bundled. ``path/to/tools.py`` and
+``package:attribute`` are a person's own; a path is loaded under a private module name, so that
+it can be called anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from langchain_core.tools import BaseTool
+
+from agent.errors import NotFound, UsageError
+
+PROTECTED = (".env", ".env.*", ".mcp.json")
+"""Names in a workspace that file tools never touch: what this program itself would read."""
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Toolset:
+    """The tools of a session.
+
+    ``domains`` are the bundled ones among them; ``notices`` say what is left out, and why.
+    """
+
+    tools: tuple[BaseTool, ...]
+    domains: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders that domain tools work in. ``workspace`` is ``None`` for no file tools."""
+
+    home: Path
+    workspace: Path | None
+
+
+def load_tools(names: Sequence[str], places: Places) -> Toolset:
+    """Build the tools with these names.
+
+    Raises:
+        NotFound: For a name that is neither bundled nor a file or ``package:attribute``.
+        UsageError: For a file that cannot be loaded, or two tools of one name.
+    """
+    tools: list[BaseTool] = []
+    domains: list[str] = []
+    notices: list[str] = []
+    for name in names:
+        if name == "files" and (reason := files_off(places)):
+            notices.append(f"file tools are off: {reason}")
+        elif builder := DOMAINS.get(name):
+            tools += builder(places)
+            domains.append(name)
+        else:
+            tools += _own(name)
+    _check_names(tools)
+    return Toolset(tuple(tools), tuple(domains), tuple(notices))
+
+
+def files_off(places: Places) -> str | None:
+    """Why there are no file tools here, if there are none."""
+    if places.workspace is None:
+        return "no workspace was given (--workspace DIR)"
+    workspace, home = places.workspace.resolve(), places.home.resolve()
+    if workspace.is_relative_to(home) or home.is_relative_to(workspace):
+        return f"the workspace {workspace} would overlap the state folder (--workspace DIR)"
+    return None
+
+
+def _orders(places: Places) -> list[BaseTool]:
+    from tools.orders import order_tools
+    from tools.worlds.order_desk import OrderDesk
+
+    return order_tools(OrderDesk(places.home / "worlds" / "orders.db"))
+
+
+def _research(places: Places) -> list[BaseTool]:
+    from tools.research import research_tools
+
+    return research_tools()
+
+
+def _files(places: Places) -> list[BaseTool]:
+    from tools.files import file_tools
+
+    assert places.workspace is not None
+    return file_tools(places.workspace, PROTECTED)
+
+
+DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
+    "orders": _orders,
+    "research": _research,
+    "files": _files,
+}
+
+
+# --- a person's own tools --------------------------------------------------------------------
+
+
+def _own(name: str) -> list[BaseTool]:
+    if name.endswith(".py"):
+        return _tools_of(_module_at(Path(name)), name)
+    package, colon, attribute = name.partition(":")
+    if not colon:
+        raise NotFound(
+            "tools",
+            name,
+            tuple(DOMAINS),
+            "Or give a file (path/to/tools.py) or package:attribute.",
+        )
+    try:
+        module = importlib.import_module(package)
+        found = module
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise UsageError(f"Tools {name}: cannot be imported: {_in_words(error)}") from error
+    return _as_tools(found, name)
+
+
+def _module_at(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"Tools {path}: there is no such file.")
+    private = f"sayso_tools_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(private, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[private] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[private]
+        raise UsageError(f"Tools {path}: cannot be loaded: {_in_words(error)}") from error
+    return module
+
+
+def _tools_of(module: ModuleType, name: str) -> list[BaseTool]:
+    """The attribute ``tools`` if there is one, else every tool the module defines."""
+    if (declared := getattr(module, "tools", None)) is not None:
+        return _as_tools(declared, name)
+    return _as_tools(
+        [value for value in vars(module).values() if isinstance(value, BaseTool)], name
+    )
+
+
+def _as_tools(found: Any, name: str) -> list[BaseTool]:
+    if callable(found) and not isinstance(found, BaseTool):
+        try:
+            found = found()
+        except Exception as error:
+            raise UsageError(f"Tools {name}: {_in_words(error)}") from error
+    tools = list(found) if isinstance(found, (list, tuple)) else [found]
+    wrong = [type(tool).__name__ for tool in tools if not isinstance(tool, BaseTool)]
+    if wrong or not tools:
+        got = ", ".join(wrong) or "nothing"
+        raise UsageError(
+            f"Tools {name}: expected LangChain tools, found {got}. See tools/template.py"
+        )
+    return tools
+
+
+def _check_names(tools: Sequence[BaseTool]) -> None:
+    seen: set[str] = set()
+    for tool in tools:
+        if not _TOOL_NAME.fullmatch(tool.name):
+            raise UsageError(
+                f"Tool {tool.name!r}: providers accept 1 to 64 letters, digits, '_' and '-' only."
+            )
+        if tool.name in seen:
+            raise UsageError(f"Two tools are named {tool.name!r}; rename one of them.")
+        seen.add(tool.name)
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,323 @@
+"""Trust in the current folder: what it would bring, and whether a person has confirmed it.
+
+A cloned folder may hold a ``.env`` that sends every prompt elsewhere, or an ``.mcp.json`` that
+starts a program. So these files are read once, as bytes; what was read is shown, hashed and,
+when confirmed, used. Nothing is read a second time, and one changed byte asks again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shlex
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent.config import NOT_FROM_A_FOLDER, VARIABLES, mask, mask_url, parse_env, show_value
+from agent.errors import UntrustedFolder, UsageError
+from agent.safe_text import one_line
+
+ENV, MCP = ".env", ".mcp.json"
+SIZE_LIMIT = 256 * 1024
+"""Bytes of one file; nobody confirms more than that by looking at it."""
+
+TRUST_FILE = "trust.json"
+
+
+@dataclass(frozen=True)
+class FolderItems:
+    """What a folder would bring.
+
+    Args:
+        texts: The files found, by name: ``.env``, ``.mcp.json``, and the prompt or the tool
+            files that the ``.env`` names, by the path written there.
+        variables: The ``.env`` as written; :func:`agent.config.load_settings` picks from it.
+        refused: One sentence for each file that is there and cannot be used.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to confirm."""
+        return bool(self.texts)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 (hex) of each file's contents, by name."""
+        return {name: hashlib.sha256(t.encode()).hexdigest() for name, t in self.texts.items()}
+
+    def describe(self) -> list[str]:
+        """Lines to show before a person confirms: names and targets, secrets masked."""
+        lines = []
+        for name, text in self.texts.items():
+            lines.append(one_line(name))
+            if name == ENV:
+                lines += [f"  {line}" for line in _describe_env(self.variables)]
+            elif name == MCP:
+                lines += [f"  {line}" for line in _describe_servers(text)]
+            else:
+                lines.append(f"  named in {ENV}; {len(text.splitlines())} lines")
+        return lines
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether a folder's items may be used; true or false in conditions.
+
+    Args:
+        trusted: A person has confirmed exactly these contents, or there is nothing to confirm.
+        reason: Why not, for the person who is asked; empty when trusted.
+    """
+
+    trusted: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.trusted
+
+
+def find_items(folder: Path) -> FolderItems:
+    """Read what the folder would bring, once; use the returned contents, never the files again.
+
+    A ``.env`` goes with the files it names: when one of these cannot be used, neither can it.
+    """
+    texts: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    refused: list[str] = []
+    try:
+        env = _read(folder / ENV)
+        if env is not None:
+            variables = parse_env(env)
+            texts = {ENV: env} | _read_all(folder, _files_named_in(variables))
+    except UsageError as error:
+        variables = {}
+        refused.append(f"{one_line(str(folder / ENV))} is not used: {error}")
+    try:
+        mcp = _read(folder / MCP)
+        if mcp is not None:
+            _servers_of(mcp)
+            texts[MCP] = mcp
+    except UsageError as error:
+        refused.append(f"{one_line(str(folder / MCP))} is not used: {error}")
+    return FolderItems(texts, variables, tuple(refused))
+
+
+def is_trusted(folder: Path, items: FolderItems, home: Path) -> Trust:
+    """Whether a person has confirmed exactly these contents for this folder.
+
+    Args:
+        folder: The folder; symbolic links are followed, so that one folder has one name.
+        items: What :func:`find_items` returned.
+        home: The state folder, where confirmations are kept.
+    """
+    if not items:
+        return Trust(True)
+    folders, damage = _load(home)
+    known = folders.get(_key(folder), {}).get("files", {})
+    changed = [name for name, digest in items.digests.items() if known.get(name) != digest]
+    if not changed:
+        return Trust(True)
+    if damage:
+        return Trust(False, damage)
+    if any(name in known for name in changed):
+        return Trust(False, f"Changed since it was confirmed: {_names(changed)}.")
+    return Trust(False, f"Not confirmed yet: {_names(changed)}.")
+
+
+def remember(folder: Path, items: FolderItems, home: Path) -> None:
+    """Record that a person has confirmed these contents; replaces what was known of the folder.
+
+    Raises:
+        UsageError: The state folder cannot be written.
+    """
+    folders, _ = _load(home)
+    now = datetime.now(UTC).isoformat()
+    folders[_key(folder)] = {"confirmed_at": now, "files": items.digests}
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(home / TRUST_FILE, json.dumps({"folders": folders}, indent=2))
+    except OSError as error:
+        raise UsageError(
+            f"{home / TRUST_FILE} cannot be written: {error.strerror}. "
+            "The confirmation was not recorded; you will be asked again."
+        ) from error
+
+
+def refusal(folder: Path, items: FolderItems, trust: Trust) -> UntrustedFolder:
+    """The error for a run that cannot ask: what waits for confirmation, and how to give it."""
+    shown = "\n".join(f"  {line}" for line in items.describe())
+    return UntrustedFolder(
+        f"{one_line(str(folder))} would bring settings or programs of its own. {trust.reason} "
+        f"Nothing was done.\n{shown}\n"
+        "To use them, confirm once in sayso chat, or add --trust. To go without, start sayso "
+        "from another folder."
+    )
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> str | None:
+    """The text of a small regular file, or ``None`` where there is none."""
+    try:
+        # NOFOLLOW: a link could show one file and be pointed at another. NONBLOCK: no waiting
+        # for a pipe's writer.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UsageError("it is a symbolic link; put the file itself there.") from error
+        raise UsageError(f"it cannot be read ({error.strerror}).") from error
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):  # virtual environments are called .env too
+            return None
+        if not stat.S_ISREG(mode):
+            raise UsageError("it is not a regular file.")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(SIZE_LIMIT + 1)
+    finally:
+        os.close(handle)
+    if len(data) > SIZE_LIMIT:
+        raise UsageError(f"it is larger than {SIZE_LIMIT // 1024} KiB.")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"it is not UTF-8 text (byte {error.start}).") from error
+    return text.removeprefix("\ufeff")
+
+
+def _read_all(folder: Path, names: list[str]) -> dict[str, str]:
+    """The files of a ``.env`` that are there; one that is missing is a fault of the settings."""
+    texts = {}
+    for name in names:
+        try:
+            text = _read(folder / name)
+        except UsageError as error:
+            raise UsageError(f"it names {one_line(name)}, and {error}") from error
+        if text is not None:
+            texts[name] = text
+    return texts
+
+
+def _files_named_in(variables: Mapping[str, str]) -> list[str]:
+    """Files that a ``.env`` has used as code or as the prompt: they are confirmed with it."""
+    tools = [part.strip() for part in variables.get("SAYSO_TOOLS", "").split(",")]
+    paths = [variables.get("SAYSO_PROMPT", "").strip(), *(t for t in tools if t.endswith(".py"))]
+    return [str(Path(path).expanduser()) for path in dict.fromkeys(paths) if path]
+
+
+def _servers_of(text: str) -> dict[str, dict[str, Any]]:
+    """The servers of an ``.mcp.json``, by name; only their outline is checked here."""
+    try:
+        document = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"it is not JSON as expected ({error}).") from error
+    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    if not isinstance(servers, dict) or not all(isinstance(s, dict) for s in servers.values()):
+        raise UsageError('expected {"mcpServers": {"name": {"command": …, "args": […]}}}.')
+    return servers
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are unique: of two equal ones, another reader may take the other."""
+    names = [name for name, _ in pairs]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{repeated!r} appears twice in one object")
+    return dict(pairs)
+
+
+# --- showing --------------------------------------------------------------------------------
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(one_line(name) for name in names)
+
+
+def _describe_env(variables: Mapping[str, str]) -> list[str]:
+    """``NAME=value`` for what would be used; names alone for the rest."""
+    used = [n for n in variables if n in VARIABLES and n not in NOT_FROM_A_FOLDER]
+    lines = [f"{name}={one_line(show_value(name, variables[name]))}" for name in used]
+    refused = [name for name in variables if name in NOT_FROM_A_FOLDER]
+    if refused:
+        lines.append(f"ignored, a folder cannot set it: {_names(refused)}")
+    others = [n for n in variables if n not in VARIABLES]
+    if others:
+        lines.append(f"not used: {_names([f'{n}={mask(variables[n])}' for n in others])}")
+    return lines or ["no variables"]
+
+
+def _describe_servers(text: str) -> list[str]:
+    """One line a server: its exact command line, or its address, and the names that it gets."""
+    lines = []
+    for name, server in _servers_of(text).items():
+        if "command" in server:
+            target = "runs " + _command_line(server)
+        else:
+            target = f"connects to {mask_url(str(server.get('url', 'nothing')))}"
+        for title in ("env", "headers"):
+            target += _describe_values(title, server.get(title))
+        rest = sorted(set(server) - {"command", "args", "url", "env", "headers", "type"})
+        target += "".join(f"; {key}: {server[key]}" for key in rest)
+        lines.append(one_line(f"{name}: {target}"))
+    return lines or ["no servers"]
+
+
+def _command_line(server: Mapping[str, Any]) -> str:
+    args = server.get("args", [])
+    words = args if isinstance(args, list) else [args]
+    return shlex.join([str(server["command"]), *map(str, words)])
+
+
+def _describe_values(title: str, values: Any) -> str:
+    if not values:
+        return ""
+    if not isinstance(values, dict):
+        return f"; {title}: …"
+    return f"; {title}: " + ", ".join(f"{name}={mask(str(v))}" for name, v in values.items())
+
+
+# --- keeping --------------------------------------------------------------------------------
+
+
+def _key(folder: Path) -> str:
+    return str(folder.resolve())
+
+
+def _load(home: Path) -> tuple[dict[str, Any], str]:
+    """All confirmations by folder, and what is wrong with the file; then there are none."""
+    path = home / TRUST_FILE
+    try:
+        folders = json.loads(path.read_text(encoding="utf-8"))["folders"]
+        if not all(isinstance(known["files"], dict) for known in folders.values()):
+            raise TypeError("a folder without its files")
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return {}, f"{path} is damaged, so no folder counts as confirmed ({error})."
+    return folders, ""
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all, readable by its owner only."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

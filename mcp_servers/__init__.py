@@ -1,0 +1,1 @@
+"""MCP servers that others can run: thin wrappers over ``tools``, one module each."""

@@ -1,0 +1,1 @@
+"""What the tests share: servers, worlds and reviewers that stand for the outside."""

@@ -1,0 +1,163 @@
+"""``normalise``: one spelling of arguments, whatever schema the tool brings."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.tools import InjectedToolArg, StructuredTool, tool
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from agent.canonical import call_digest, canonical_json
+from agent.checks.arguments import ArgumentsError, normalise
+from tools.contract import Contract, make_tool
+
+
+class Refund(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    order_id: str = Field(pattern=r"^[A-Z]\d+$")
+    amount: Decimal = Field(gt=0)
+    currency: Literal["EUR", "USD"] = "EUR"
+    copies: int = 1
+    note: str | None = None
+
+    @field_validator("order_id")
+    @classmethod
+    def not_the_demo(cls, value: str) -> str:
+        if value == "Z0":
+            raise ValueError("Z0 is only for demonstrations")
+        return value
+
+
+def refund(**args: Any) -> str:
+    """Refund."""
+    return canonical_json({key: str(value) for key, value in args.items()})
+
+
+REFUND = make_tool(refund, args=Refund, contract=Contract())
+REMOTE = StructuredTool(
+    name="remote",
+    description="A tool that came over MCP.",
+    func=refund,
+    args_schema={
+        "type": "object",
+        "properties": {
+            "order_id": {"type": "string"},
+            "count": {"type": "integer"},
+            "format": {"enum": ["short", "long"], "default": "short"},
+            "config": {"type": "object"},
+        },
+        "required": ["order_id"],
+    },
+)
+
+
+def problems(bound: Any, args: dict[str, Any]) -> str:
+    with pytest.raises(ArgumentsError) as caught:
+        normalise(bound, args)
+    return "\n".join(caught.value.problems)
+
+
+def test_defaults_are_filled_in_but_absent_nulls_stay_away() -> None:
+    assert normalise(REFUND, {"order_id": "A1", "amount": "5"}).args == {
+        "order_id": "A1",
+        "amount": "5",
+        "currency": "EUR",
+        "copies": 1,
+    }
+
+
+def test_a_repair_is_noted_with_both_values() -> None:
+    result = normalise(REFUND, {"order_id": "A1", "amount": "5", "copies": "7"})
+
+    assert result.args["copies"] == 7
+    assert result.notes == ("copies: '7' → 7",)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "order_id: missing, and it is required"),
+        ({"order": "A1", "amount": 1}, "order: the tool has no such argument; did you mean"),
+        ({"order_id": "A1", "amount": 1, "colour": "red"}, "colour: the tool has no such argument"),
+        ({"order_id": "A1", "amount": 0}, "amount: Input should be greater than 0"),
+        ({"order_id": "A1", "amount": 1, "currency": "BTC"}, "currency: Input should be 'EUR'"),
+        ({"order_id": "Z0", "amount": 1}, "only for demonstrations"),
+        ({"order_id": "A1", "amount": float("nan")}, "not plain JSON"),
+        ({"order_id": "A1", "amount": 1, "copies": "many"}, "got 'many'"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_the_name_and_the_value(
+    args: dict[str, Any], said: str
+) -> None:
+    assert said in problems(REFUND, args)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "missing 'order_id'"),
+        ({"order_id": "A1", "count": "7"}, "count: should be integer, got '7'"),
+        ({"order_id": "A1", "format": "huge"}, "format: 'huge' is not one of"),
+        ({"order_id": "A1", "counts": 7}, "counts: the tool has no such argument; did you mean"),
+    ],
+)
+def test_a_schema_that_came_over_mcp_is_enforced_in_full(args: dict[str, Any], said: str) -> None:
+    assert said in problems(REMOTE, args)
+
+
+def test_arguments_of_any_name_pass_unchanged_to_a_remote_tool() -> None:
+    args = {"order_id": "A1", "config": {"runtime": [1, 2.5, None]}}
+
+    assert normalise(REMOTE, args).args == {**args, "format": "short"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"$ref": "https://example.invalid/schema"}}},
+        {"type": "no such type"},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}},
+    ],
+)
+def test_a_schema_that_cannot_be_used_makes_the_tool_uncallable_not_unchecked(
+    schema: dict[str, Any],
+) -> None:
+    broken = StructuredTool(name="broken", description=".", func=refund, args_schema=schema)
+
+    assert "it cannot be called" in problems(broken, {"a": "x"})
+
+
+def test_injected_parameters_cannot_be_sent_by_a_model() -> None:
+    @tool
+    def save(text: str, user: Annotated[str, InjectedToolArg]) -> str:
+        """Save."""
+        return text + user
+
+    assert normalise(save, {"text": "hi"}).args == {"text": "hi"}
+    assert "user: the tool has no such argument" in problems(save, {"text": "hi", "user": "root"})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(["order_id", "amount", "currency", "copies", "note", "config", "x"])
+
+
+@given(st.dictionaries(names, json_values | st.sampled_from(["A1", "5", 5, "EUR", 2]), max_size=5))
+def test_any_json_is_refused_in_words_or_normalised_once_and_for_all(args: dict[str, Any]) -> None:
+    for bound in (REFUND, REMOTE):
+        try:
+            once = normalise(bound, args)
+        except ArgumentsError:
+            continue
+        again = normalise(bound, once.args)
+        assert again.args == once.args
+        assert again.notes == ()
+        assert call_digest("t", again.args) == call_digest("t", once.args)

@@ -1,0 +1,105 @@
+"""Verdicts: authority first, then reads, then the session's own rules; what is unknown asks."""
+
+from __future__ import annotations
+
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.policy import covers, evaluate
+from agent.store.records import RuleRecord
+from agent.types import Authority
+from tools.contract import UNKNOWN_EFFECTS, Effects
+
+READ: Effects = frozenset({"read:orders"})
+WRITE: Effects = frozenset({"write:files"})
+RULE = RuleRecord(
+    id="r-1",
+    session="s-1",
+    tool="write_file",
+    scope="write_file under notes/",
+    scope_args={"path": {"under": "notes"}},
+    created_by="ana",
+    created_at="",
+)
+
+
+@pytest.mark.parametrize(
+    ("effects", "authority", "behavior", "rule"),
+    [
+        (READ, Authority(), "allow", "reads"),
+        (frozenset({"network:web", "read:web"}), Authority(), "allow", "reads"),
+        (WRITE, Authority(), "ask", "writes"),
+        (UNKNOWN_EFFECTS, Authority(), "ask", "writes"),
+        (frozenset(), Authority(), "ask", "writes"),
+        (frozenset({"read:orders", "disclose:email"}), Authority(), "ask", "writes"),
+        (WRITE, Authority(granted=("read:*",)), "deny", "authority"),
+        (WRITE, Authority(denied=("write:*",)), "deny", "authority"),
+        (READ, Authority(granted=("write:*",)), "deny", "authority"),
+        (frozenset({"write:orders", "spend:usd"}), Authority(denied=("spend:*",)), "deny",
+         "authority"),
+    ],
+)  # fmt: skip
+def test_the_verdict_follows_from_effects_and_authority(
+    effects: Effects, authority: Authority, behavior: str, rule: str
+) -> None:
+    assert evaluate("t", {}, effects, authority)[:2] == (behavior, rule)
+
+
+def test_a_denial_names_what_is_missing() -> None:
+    _, _, reason = evaluate("refund", {}, frozenset({"spend:usd"}), Authority(granted=()))
+
+    assert "spend:usd" in reason
+
+
+@pytest.mark.parametrize(
+    ("path", "behavior"),
+    [
+        ("notes/todo.md", "allow"),
+        ("notes/deep/er.md", "allow"),
+        ("notes/../notes/a.md", "allow"),
+        ("notes2/todo.md", "ask"),
+        ("notes", "ask"),
+        ("todo.md", "ask"),
+        ("notes/../secret.md", "ask"),
+        ("../notes/a.md", "ask"),
+        ("/notes/a.md", "ask"),
+        ("Notes/a.md", "ask"),
+        ("notes\\..\\a.md", "ask"),
+    ],
+)
+def test_an_always_rule_covers_its_folder_and_nothing_beside_it(path: str, behavior: str) -> None:
+    verdict = evaluate("write_file", {"path": path}, WRITE, Authority(), [RULE])
+
+    assert verdict[0] == behavior
+
+
+def test_an_always_rule_covers_its_own_tool_only_and_never_widens_the_authority() -> None:
+    args = {"path": "notes/a.md"}
+
+    assert evaluate("delete_file", args, WRITE, Authority(), [RULE])[0] == "ask"
+    assert evaluate("write_file", args, WRITE, Authority(granted=()), [RULE])[0] == "deny"
+
+
+@pytest.mark.parametrize("constraint", [{}, {"like": "a%"}, {"under": 3}, {"under": "a", "x": 1}])
+def test_a_constraint_that_is_not_understood_covers_nothing(constraint: dict[str, object]) -> None:
+    assert not covers({"path": constraint}, {"path": "a/b"})
+
+
+def test_equality_does_not_mix_types() -> None:
+    assert covers({"n": {"equals": 1}}, {"n": 1})
+    assert not covers({"n": {"equals": 1}}, {"n": True})
+    assert not covers({"n": {"equals": 1}}, {"n": 1.0})
+    assert not covers({"n": {"equals": None}}, {"n": 0})
+
+
+segments = st.lists(st.sampled_from(["notes", "..", ".", "a", "", "x y"]), min_size=1, max_size=6)
+
+
+@given(segments)
+def test_whatever_a_path_is_made_of_it_is_covered_only_inside_the_folder(parts: list[str]) -> None:
+    path = "/".join(parts)
+    if covers({"path": {"under": "notes"}}, {"path": path}):
+        assert posixpath.normpath(posixpath.join("/root", path)).startswith("/root/notes/")

@@ -1,0 +1,108 @@
+"""What a terminal would obey never comes out; what a person decides on hides nothing."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.safe_text import exact_json, look_alikes, one_line, plain, shorten, strict
+
+any_text = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+json_text = st.text(st.characters(exclude_categories=("Cs",)))
+HOSTILE = st.lists(
+    st.sampled_from(
+        ["\x1b]0;t\x07", "\x1b[2J", "\x9b2J", "\x9d8;;u\x9c", "\r", "\b", "\x7f", "\0", "\u202e"]
+    )
+    | any_text
+).map("".join)
+
+
+def obeyed(text: str) -> list[str]:
+    return [c for c in text if (ord(c) < 0x20 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F]
+
+
+@given(HOSTILE)
+def test_no_control_character_ever_comes_out(text: str) -> None:
+    for function in (plain, strict, one_line):
+        shown = function(text)
+        assert obeyed(shown) == []
+        shown.encode("utf-8")  # surrogates would fail here, as they would at the terminal
+    assert not set(one_line(text)) & {"\n", "\t"}
+
+
+@given(any_text)
+def test_showing_twice_changes_nothing(text: str) -> None:
+    assert plain(plain(text)) == plain(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | json_text,
+        lambda inner: st.lists(inner) | st.dictionaries(json_text, inner),
+    )
+)
+def test_the_shown_json_is_the_value(value: object) -> None:
+    shown = exact_json(value)
+    assert json.loads(shown) == value
+    assert obeyed(shown) == []
+    shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", "a␛[31mb"),
+        ("bell\x07 back\b", "bell␇ back␈"),
+        ("one\r\ntwo\rthree", "one\ntwo␍three"),
+        ("del\x7f csi\x9b", "del␡ csi⟨U+009B⟩"),
+        ("x\u202ecod", "x⟨U+202E⟩cod"),
+        ("half \ud800", "half ⟨U+D800⟩"),
+        ("tag \U000e0041", "tag ⟨U+E0041⟩"),
+        ("naïve Привет 日本語 👩\u200d💻\n\tend", "naïve Привет 日本語 👩\u200d💻\n\tend"),
+    ],
+)
+def test_plain(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("zero\u200bwidth", "zero⟨U+200B⟩width"),
+        ("no\u00a0break", "no⟨U+00A0⟩break"),
+        ("soft\u00adhyphen", "soft⟨U+00AD⟩hyphen"),
+        ("vs\ufe0f \U000e0101", "vs⟨U+FE0F⟩ ⟨U+E0101⟩"),
+        ("filler\u3164", "filler⟨U+3164⟩"),
+        ("p\u0430ypal", "p\u0430⟨U+0430⟩ypal"),
+        ("\uff41dmin", "\uff41⟨U+FF41⟩dmin"),
+        ("\u0440\u0430\u0443", "\u0440⟨U+0440⟩\u0430⟨U+0430⟩\u0443⟨U+0443⟩"),
+        ("Привет, \u0440\u0430\u0443", "Привет, \u0440\u0430\u0443"),
+        ("line\none\ttab", "line\none\ttab"),
+        ("5 µs naïve 日本語A", "5 µs naïve 日本語A"),
+    ],
+)
+def test_strict(text: str, shown: str) -> None:
+    assert strict(text) == shown
+
+
+def test_one_line_shows_what_would_break_the_line() -> None:
+    assert one_line("a\nb\tc\r\n") == "a␊b␉c␍␊"
+
+
+def test_json_escapes_what_strict_would_name() -> None:
+    shown = exact_json({"to": "p\u0430ypal", "note": "a\u200bb\x7f ü \\u0430"}, indent=None)
+    assert shown == '{"to": "p\\u0430ypal", "note": "a\\u200bb\\u007f ü \\\\u0430"}'
+
+
+def test_the_letter_of_an_escape_is_no_part_of_a_word() -> None:
+    assert exact_json("one\nПривет", indent=None) == '"one\\nПривет"'
+
+
+def test_a_look_alike_names_its_word_and_letter() -> None:
+    (finding,) = look_alikes("pay to p\u0430ypal now")
+    assert str(finding) == ("“p\u0430ypal” holds ⟨U+0430⟩ cyrillic small letter a, a look-alike")
+
+
+def test_shorten_marks_the_cut() -> None:
+    assert [shorten("abcdef", n) for n in (6, 4, 1)] == ["abcdef", "abc…", "…"]
