@@ -6,8 +6,9 @@ each other; ``session.py`` drives what comes out of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ from agent.checks.limits import turn_number
 from agent.config import Settings, actor, tracing_notice
 from agent.errors import NotFound, UsageError
 from agent.graph import build_agent
-from agent.leases import held
+from agent.leases import LeaseKeeper, held
 from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model
 from agent.session import AgentSession
@@ -96,7 +97,8 @@ class Application:
             store = Store.open(settings.database_url, home=home)
             stack.callback(store.close)
             saver = await stack.enter_async_context(open_saver(settings.database_url))
-            app = cls(settings, options, store, saver, store.owner(), dict(models or {}), list(tools))
+            owner, chosen = store.owner(), dict(models or {})
+            app = cls(settings, options, store, saver, owner, chosen, list(tools))
             app.notices += [*settings.unknown, *filter(None, [tracing_notice()])]
             if options.servers:
                 await app._start_servers(stack)
@@ -171,9 +173,7 @@ class Application:
             UsageError: Its model or tools cannot be had here.
         """
         record = self.store.sessions.get(id)
-        writing = getattr(self.saver, "lock", None)
-        seconds = self.settings.lease_seconds
-        async with held(self.store, record.id, self.owner, seconds, writing) as lease:
+        async with self._held(record) as lease:
             toolset = self._toolset(record.tools, _path(record.workspace))
             yield AgentSession(
                 id=record.id,
@@ -181,19 +181,29 @@ class Application:
                 graph=self._graph(record, toolset),
                 saver=self.saver,
                 tools=toolset.tools,
-                context=self._context(record, lease.ensure, writing),
+                context=self._context(record, lease),
                 lease=lease,
                 actor=self.actor,
             )
 
-    def _context(self, record: SessionRecord, ensure: Any, writing: Any) -> AgentContext:
+    def _held(self, record: SessionRecord) -> AbstractAsyncContextManager[LeaseKeeper]:
+        seconds = self.settings.lease_seconds
+        return held(self.store, record.id, self.owner, seconds, self._writing)
+
+    @property
+    def _writing(self) -> asyncio.Lock:
+        """The checkpointer's own lock, which our writes to the same database take too."""
+        lock = getattr(self.saver, "lock", None)
+        return lock if isinstance(lock, asyncio.Lock) else asyncio.Lock()
+
+    def _context(self, record: SessionRecord, lease: LeaseKeeper) -> AgentContext:
         settings = self.settings
         return AgentContext(
             recording=Recording(
                 store=self.store,
                 session=record.id,
-                lease=ensure,
-                writing=writing,
+                lease=lease.ensure,
+                writing=self._writing,
                 ancestors=tuple(self._ancestors(record)),
             ),
             authority=Authority(tuple(record.granted), tuple(record.denied)),
@@ -272,8 +282,7 @@ class Application:
     async def delete(self, id: str) -> SessionRecord:
         """Erase a session's content, its checkpoints included; a tombstone stays in the trail."""
         record = self.store.sessions.get(id)
-        writing = getattr(self.saver, "lock", None)
-        async with held(self.store, record.id, self.owner, self.settings.lease_seconds, writing):
+        async with self._held(record):
             await self.saver.adelete_thread(record.id)
             self.store.sessions.delete(record.id, self.actor)
         return record

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -119,6 +119,7 @@ class AgentSession:
         self._control: RunControl | None = None
         self._pump: asyncio.Task[None] | None = None
         self._in_tools = False
+        self._seen: StateSnapshot | None = None
 
     # --- what it is ------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ class AgentSession:
 
     # --- a turn ----------------------------------------------------------------------------
 
-    async def run(self, text: str, *, supersede: bool = False) -> AsyncIterator[Event]:
+    async def run(self, text: str, *, supersede: bool = False) -> AsyncGenerator[Event, None]:
         """Take a user's message through to an answer, a pause or a stop; the last event is Done.
 
         Args:
@@ -167,7 +168,7 @@ class AgentSession:
             async for event in events:
                 yield event
 
-    async def resume(self) -> AsyncIterator[Event]:
+    async def resume(self) -> AsyncGenerator[Event, None]:
         """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
 
         At rest there is nothing to do, and Done comes at once.
@@ -184,7 +185,7 @@ class AgentSession:
             async for event in events:
                 yield event
 
-    async def _drive(self, graph_input: Any) -> AsyncIterator[Event]:
+    async def _drive(self, graph_input: Any) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
         turn = _Turn()
         try:
@@ -205,12 +206,14 @@ class AgentSession:
             turn.state, turn.error = "failed", _unexpected(error)
         for approval in [*turn.asked, *self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
+        if self._context.recording is not None:
+            await self._context.recording.note()
         receipt = build_receipt(self._store, self.id, self.record.turn)
         if receipt:
             yield ReceiptReady(receipt)
         yield self._end(turn.state, turn, receipt)
 
-    async def _until_rest(self, graph_input: Any, turn: _Turn) -> AsyncIterator[Event]:
+    async def _until_rest(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Pass after pass: each answer that the store already holds is handed to the graph."""
         passed: str | None = None
         while True:
@@ -242,9 +245,6 @@ class AgentSession:
         }
         labels = sorted({*before.labels, *turn.labels})
         self._update(state=state, error=turn.error, tokens=tokens, labels=labels)
-        self._store.trail.append(
-            self.id, "turn.ended", {"turn": before.turn, "state": state, "error": turn.error}
-        )
         return self._done(state, turn, receipt)
 
     def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
@@ -254,9 +254,10 @@ class AgentSession:
 
     # --- the graph -------------------------------------------------------------------------
 
-    async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncIterator[Event]:
+    async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """One pass of the graph as events. It runs in a task of its own, so that a stop can
         cancel the graph and not its reader."""
+        self._seen = None
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         control = self._control = RunControl()
 
@@ -340,7 +341,10 @@ class AgentSession:
         return events
 
     async def _snapshot(self) -> StateSnapshot:
-        return await self._graph.aget_state(self._config)
+        """The graph's state. It is read once between passes: nobody else drives this session."""
+        if self._seen is None:
+            self._seen = await self._graph.aget_state(self._config)
+        return self._seen
 
     def _update(self, **fields: Any) -> None:
         self._store.sessions.update(self.id, epoch=self._lease.current.epoch, **fields)
@@ -422,6 +426,7 @@ class AgentSession:
     async def _leave_open_calls(self, reason: str) -> None:
         """Answer every open call without running it: with what the ledger knows, or "not run"."""
         self._store.approvals.supersede(self.id, self._actor, reason)
+        self._seen = None
         context = replace(self._context, superseding=True)
         await self._graph.ainvoke(
             None, self._config, context=context, durability="sync", interrupt_before=["model"]
@@ -429,6 +434,7 @@ class AgentSession:
 
     async def seed(self, messages: Sequence[BaseMessage]) -> None:
         """Begin this session, a fork, with the messages of another one."""
+        self._seen = None
         await self._graph.aupdate_state(
             self._config, {"messages": list(messages), "jump_to": "end"}, as_node="model"
         )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 MOST_ROUNDS = 50
+"""Pauses of one turn after which a conversation counts as endless."""
 
 
 @dataclass
@@ -45,22 +46,28 @@ class Trajectory:
         return {event.call: event.text for event in self.of(CallFinished)}
 
 
-async def converse(session: AgentSession, text: str, reviewer: Reviewer) -> Trajectory:
+async def converse(
+    session: AgentSession, text: str, reviewer: Reviewer, *, rounds: int = MOST_ROUNDS
+) -> Trajectory:
     """Send one message and let the reviewer decide until the turn rests, or he stays silent."""
     trajectory = Trajectory()
     await _collect(session.run(text), trajectory)
-    return await review(session, reviewer, trajectory)
+    return await review(session, reviewer, trajectory, rounds=rounds)
 
 
 async def review(
-    session: AgentSession, reviewer: Reviewer, trajectory: Trajectory | None = None
+    session: AgentSession,
+    reviewer: Reviewer,
+    trajectory: Trajectory | None = None,
+    *,
+    rounds: int = MOST_ROUNDS,
 ) -> Trajectory:
     """Let the reviewer decide about what waits, until the session rests or he stays silent.
 
     An answer that cannot be applied raises, as it would for a person.
     """
     trajectory = trajectory or Trajectory()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(rounds):
         waiting = session.pending()
         trajectory.asked += waiting
         answers = [(approval.id, reviewer(approval)) for approval in waiting]

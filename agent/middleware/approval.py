@@ -26,12 +26,10 @@ Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
 class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
     """Pauses every call whose frozen verdict is not ``allow``, whatever tool it is."""
 
-    state_schema = SaysoState
-
     # The base class overrides these for its batched mode; in per-call mode they do nothing but
     # add a node, and so a checkpoint, to every step. The factory looks for the base's own.
-    after_model = AgentMiddleware.after_model
-    aafter_model = AgentMiddleware.aafter_model
+    after_model = AgentMiddleware.after_model  # type: ignore[assignment]
+    aafter_model = AgentMiddleware.aafter_model  # type: ignore[assignment]
 
     def __init__(self, tools: Sequence[BaseTool]) -> None:
         ask = InterruptOnConfig(

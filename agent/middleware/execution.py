@@ -128,7 +128,8 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         except Exception as error:
             result = answer(request, prompts.message("read_failed", error=error))
         message = readable(request, result, bound.contract, context.result_limit)
-        await _report(context.recording, bound, message)
+        if context.recording is not None:
+            context.recording.later.append(_ended(bound, message))
         return message
 
     # --- writes ----------------------------------------------------------------------------
@@ -371,12 +372,10 @@ async def _enter(
     return await handler(request)
 
 
-async def _report(recording: Recording | None, bound: Bound, message: ToolMessage) -> None:
-    """One entry in the trail: that a read ended, and how; the result itself only by its hash."""
-    if recording is None:
-        return
+def _ended(bound: Bound, message: ToolMessage) -> tuple[str, dict[str, Any]]:
+    """A trail entry: that a read ended, and how; the result itself only by its hash."""
     text = str(message.content)
-    data = {
+    return "call.result", {
         "message": bound.open.message,
         "call": bound.open.call,
         "tool": bound.tool.name,
@@ -384,5 +383,3 @@ async def _report(recording: Recording | None, bound: Bound, message: ToolMessag
         "characters": len(text),
         "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
     }
-    async with recording.writing:
-        recording.store.trail.append(recording.session, "call.result", data)

@@ -22,6 +22,7 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
@@ -34,6 +35,7 @@ from agent.middleware.state import AgentContext, Recording, SaysoState, context_
 from agent.models import as_model_error, ending
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Verdict
+from tools.contract import is_read
 
 
 @dataclass
@@ -90,11 +92,8 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         proposal = _check(response, tools, context, request.state["messages"])
         if context.recording is not None and proposal.events:
             turn = turn_number(request.state["messages"])
-            async with context.recording.writing:
-                context.recording.store.trail.append_many(
-                    context.recording.session,
-                    [(kind, {"turn": turn, **data}) for kind, data in proposal.events],
-                )
+            events = [(kind, {"turn": turn, **data}) for kind, data in proposal.events]
+            await context.recording.note(*events)
         return ExtendedModelResponse(
             ModelResponse(result=[proposal.reply]), Command(update=proposal.update())
         )
@@ -140,28 +139,17 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
         )
         return call
     verdict = judge_call(tool, normalised)
-    event = {
-        "message": proposal.reply.id,
-        "call": call["id"],
-        "tool": tool.name,
-        "args": normalised.args,
-        "digest": verdict["digest"],
-        "effects": verdict["effects"],
-        "rule": verdict["rule"],
-        "reason": verdict["reason"],
-    }
-    if normalised.notes:
-        event["repaired"] = list(normalised.notes)
+    event = {"message": proposal.reply.id, "call": call["id"], "tool": tool.name}
+    event |= {"args": normalised.args, **verdict}
     if verdict["behavior"] == "deny":
         proposal.events.append(("call.denied", event))
         _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), trail=False)
     else:
-        proposal.events.append((f"call.{_EVENTS[verdict['behavior']]}", event))
         proposal.verdicts[call["id"] or ""] = verdict
+    if is_read(frozenset(verdict["effects"])) and verdict["behavior"] == "allow":
+        # A write enters the trail with its approval, or with its intent in the ledger.
+        proposal.events.append(("call.allowed", event))
     return ToolCall(**{**call, "args": normalised.args})
-
-
-_EVENTS = {"allow": "allowed", "ask": "held"}
 
 
 class _Judge:
@@ -281,8 +269,7 @@ def unknown_tool(name: str, tools: Mapping[str, BaseTool]) -> str:
 
 
 def _malformed(tool: BaseTool, call: Mapping[str, Any]) -> str:
-    schema = tool.tool_call_schema
-    shown = schema if isinstance(schema, dict) else schema.model_json_schema()
+    shown = convert_to_openai_tool(tool)["function"]["parameters"]
     return prompts.message(
         "malformed_arguments",
         tool=tool.name,

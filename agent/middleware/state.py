@@ -49,6 +49,16 @@ class Recording:
     """Renews the lease so that at least so many seconds remain, or raises ``LeaseLost``."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     ancestors: tuple[str, ...] = ()
+    later: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """Trail entries about reads that have ended; they go along with the next entry."""
+
+    async def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
+        """Append to the trail what was kept for later, and these entries."""
+        entries = (*self.later, *entries)
+        self.later.clear()
+        if entries:
+            async with self.writing:
+                self.store.trail.append_many(self.session, entries)
 
 
 READ_ONLY = Authority(granted=("read:*", "network:*"))

@@ -46,6 +46,8 @@ _BY_CALL = (
     .order_by(approvals.c.attempt.desc())
     .limit(1)
 )
+_INSERT = insert(approvals).inline()
+_UPDATE = update(approvals).where(approvals.c.id == bindparam("key"))
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
 
 
@@ -119,7 +121,7 @@ class Approvals:
                     undo=undo,
                     asked_at=now(),
                 )
-                writing.conn.execute(insert(approvals).inline(), dict(approval))
+                writing.conn.execute(_INSERT, dict(approval))
                 _record_question(writing, approval)
                 return approval
 
@@ -330,7 +332,7 @@ def _renew_interrupt(
     if known.status != "pending" or known.interrupt == interrupt:
         return known
     change = {"interrupt": interrupt}
-    writing.conn.execute(update(approvals).where(approvals.c.id == known.id).values(change))
+    writing.conn.execute(_UPDATE, change | {"key": known.id})
     return known.model_copy(update=change)
 
 

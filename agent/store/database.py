@@ -97,7 +97,7 @@ class Database:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         with self._explained("Nothing was changed."), engine.connect() as conn:
             if self.is_sqlite:
-                conn.exec_driver_sql("BEGIN")
+                _driver(conn).execute("BEGIN")
             yield conn
 
     @contextmanager
@@ -110,7 +110,7 @@ class Database:
         """
         with self._explained("Nothing was changed."), self.engine.connect() as conn:
             if self.is_sqlite:
-                conn.exec_driver_sql("BEGIN IMMEDIATE")
+                _driver(conn).execute("BEGIN IMMEDIATE")
             writing = Writing(conn)
             yield writing
             writing.flush()
@@ -158,9 +158,10 @@ class Database:
             yield
         except IntegrityError:
             raise
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
             raise StoreError(
-                f"The database {self._name()} failed: {error.orig}. {consequence}"
+                f"The database {self._name()} failed: {cause}. {consequence}"
             ) from error
 
     def _name(self) -> str:
@@ -175,6 +176,11 @@ def with_fresh_id(kind: str, insert_as: Callable[[str], T]) -> T:
         except IntegrityError:
             continue
     raise StoreError(f"No free id could be drawn in {_DRAWS} tries. Nothing was changed.")
+
+
+def _driver(conn: Connection) -> sqlite3.Connection:
+    connection: sqlite3.Connection = conn.connection.dbapi_connection  # type: ignore[assignment]
+    return connection
 
 
 def _parse(url: str) -> URL:

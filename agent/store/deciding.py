@@ -20,6 +20,9 @@ _OPEN_DOUBT = select(approvals).where(
     approvals.c.kind == "in_doubt",
     approvals.c.status == "pending",
 )
+_DECIDE = update(approvals).where(
+    approvals.c.id == bindparam("key"), approvals.c.status == "pending"
+)
 
 
 def close(
@@ -50,8 +53,7 @@ def close(
         "decided_at": now(),
         "comment": comment,
     }
-    pending = (approvals.c.id == approval.id, approvals.c.status == "pending")
-    if writing.conn.execute(update(approvals).where(*pending).values(change)).rowcount != 1:
+    if writing.conn.execute(_DECIDE, change | {"key": approval.id}).rowcount != 1:
         raise already_decided(approval)
     entry = {
         "approval": approval.id,

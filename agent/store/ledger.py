@@ -38,13 +38,13 @@ Outcome = Literal["run", "recorded", "in_doubt", "refused"]
 HAPPENED, NOT_HAPPENED = "happened", "not happened"
 
 _BY_ID = select(effects).where(effects.c.id == bindparam("id"))
-_SESSION_OF = select(effects.c.session).where(effects.c.id == bindparam("id"))
 _BY_CALL = select(effects).where(
     effects.c.session == bindparam("session"),
     effects.c.message == bindparam("message"),
     effects.c.call == bindparam("call"),
 )
 _INSERT = insert(effects).inline()
+_UPDATE = update(effects).where(effects.c.id == bindparam("key"))
 
 
 @dataclass(frozen=True)
@@ -321,15 +321,13 @@ def _begin_again(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
 
 
 def _locked(writing: Writing, effect_id: str) -> EffectRecord:
-    session = writing.conn.scalar(_SESSION_OF, {"id": effect_id})
-    if session is None:
+    if writing.lock_effect(effect_id) is None:
         raise NotFound("effect", effect_id, hint="List them: sayso effects")
-    writing.lock(session)
     return EffectRecord(**writing.conn.execute(_BY_ID, {"id": effect_id}).mappings().one())
 
 
 def _change(writing: Writing, effect: EffectRecord, values: dict[str, Any]) -> None:
-    writing.conn.execute(update(effects).where(effects.c.id == effect.id).values(values))
+    writing.conn.execute(_UPDATE, values | {"key": effect.id})
 
 
 def _name(effect: EffectRecord) -> dict[str, Any]:

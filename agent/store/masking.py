@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 MASK = "«masked»"
@@ -18,6 +19,7 @@ _SECRET_WHOLE = frozenset({"pwd", "pass", "auth", "pin", "otp", "cvv", "cvc", "x
 _SEPARATORS = re.compile(r"[^a-z0-9]")
 
 
+@lru_cache(maxsize=1024)
 def looks_secret(name: str) -> bool:
     """Whether a field of this name (any case, any separators) is taken to hold a secret."""
     plain = _SEPARATORS.sub("", name.lower())

@@ -43,6 +43,7 @@ _NEWEST = (
     .limit(bindparam("limit"))
     .offset(bindparam("offset"))
 )
+_UPDATE = update(sessions).where(sessions.c.id == bindparam("key"))
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
 _WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
 _CHANGEABLE = frozenset({"state", "title", "tokens", "cost", "turn", "error", *_WATCHED})
@@ -180,7 +181,7 @@ class Sessions:
                 change = {"from": guard.state, "to": fields["state"], "error": fields.get("error")}
                 writing.record(id, "session.state", change)
             values = {**fields, "updated_at": now()}
-            writing.conn.execute(update(sessions).where(sessions.c.id == id).values(values))
+            writing.conn.execute(_UPDATE, values | {"key": id})
 
     def delete(self, id: str, actor: Actor) -> None:
         """Erase what the session held; its id, its times and the hashes of its trail stay.
@@ -214,7 +215,7 @@ class Sessions:
                 "deleted_at": at,
                 "deleted_by": actor.name,
             }
-            writing.conn.execute(update(sessions).where(sessions.c.id == id).values(tombstone))
+            writing.conn.execute(_UPDATE, tombstone | {"key": id})
             writing.record(id, TOMBSTONE, {"erased": erased, "by": actor_data(actor)})
         self._db.truncate_log()
 

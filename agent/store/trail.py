@@ -13,7 +13,6 @@ takes ``heads()`` kept elsewhere, or signed, to notice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -62,15 +61,10 @@ class Trail:
         Raises:
             NotFound: There is no such session, or it was deleted.
         """
-        if conn is None:
-            with self._db.write() as writing:
-                writing.lock(session)
-                return writing.record(session, kind, data)
-        writing = Writing(conn)
-        writing.lock(session)
-        entry = writing.record(session, kind, data)
-        writing.flush()
-        return entry
+        if conn is not None:
+            return _append(Writing(conn), session, kind, data)
+        with self._db.write() as writing:
+            return _append(writing, session, kind, data)
 
     def append_many(self, session: str, entries: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Add several entries, all or none."""
@@ -176,12 +170,15 @@ class _ChainCheck:
         self.problems.append(Problem(self.session, seq, what))
 
 
+def _append(writing: Writing, session: str, kind: str, data: dict[str, Any]) -> TrailEntry:
+    guard = writing.lock(session)
+    writing.record(session, kind, data)
+    writing.flush()
+    return _entry(writing.conn.execute(_in_order(session, guard.trail_seq)).one())
+
+
 def _data_fits(row: Any) -> bool:
-    try:
-        found: str = hash_of_data(row.salt, json.loads(row.data))
-    except ValueError:
-        return False
-    return bool(found == row.data_hash)
+    return row.salt is not None and hash_of_data(row.salt, row.data) == str(row.data_hash)
 
 
 def _in_order(session: str | None, after: int) -> Select[Any]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Text, bindparam, insert, select, update
 
 from agent.canonical import canonical_json
 from agent.errors import NotFound
 from agent.store.ids import now
 from agent.store.masking import masked
-from agent.store.records import TrailEntry
-from agent.store.schema import clock, sessions, trail
+from agent.store.schema import clock, effects, sessions, trail
 from agent.types import Actor
 
 _LOCK = (
@@ -32,7 +31,16 @@ _LOCK = (
     .where(sessions.c.id == bindparam("session"))
     .with_for_update(key_share=True)
 )
-_APPEND = insert(trail).inline()
+_LOCK_OF_EFFECT = (
+    select(sessions.c.id, sessions.c.trail_seq, sessions.c.trail_hash)
+    .where(
+        sessions.c.id
+        == select(effects.c.session).where(effects.c.id == bindparam("effect")).scalar_subquery()
+    )
+    .with_for_update(key_share=True)
+)
+# The data is serialised once, for its hash, and stored as that text.
+_APPEND = insert(trail).inline().values(data=bindparam("data", type_=Text))
 _MOVE_HEAD = (
     update(sessions)
     .where(sessions.c.id == bindparam("session"))
@@ -86,13 +94,20 @@ class Writing:
         self._heads.setdefault(session, _Head(guard.trail_seq, guard.trail_hash))
         return guard
 
-    def record(self, session: str, kind: str, data: dict[str, Any]) -> TrailEntry:
+    def lock_effect(self, effect: str) -> str | None:
+        """Lock the session of an effect and return its id; ``None``: there is no such effect."""
+        row = self.conn.execute(_LOCK_OF_EFFECT, {"effect": effect}).one_or_none()
+        if row is None:
+            return None
+        self._heads.setdefault(row.id, _Head(row.trail_seq, row.trail_hash))
+        return str(row.id)
+
+    def record(self, session: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the trail of a locked session; secret-looking fields are masked."""
         head = self._heads[session]
-        entry = chain_entry(session, kind, masked(data), head.seq + 1, head.hash)
+        entry = _chain_entry(session, kind, masked(data), head.seq + 1, head.hash)
         head.seq, head.hash = entry["seq"], entry["hash"]
         self._entries.append(entry)
-        return TrailEntry.model_construct(**entry)
 
     def flush(self) -> None:
         """Send the entries and move the heads; ``Database.write`` does so before it commits."""
@@ -115,18 +130,17 @@ def actor_data(actor: Actor) -> dict[str, Any]:
     return {"name": actor.name, "uid": actor.uid, "host": actor.host, "via": actor.via}
 
 
-def chain_entry(
+def _chain_entry(
     session: str, kind: str, data: dict[str, Any], seq: int, prev: str
 ) -> dict[str, Any]:
-    """A new row of the trail, hashed."""
-    at, salt = now(), secrets.token_hex(16)
-    data_hash = hash_of_data(salt, data)
+    at, salt, text = now(), token_hex(16), canonical_json(data)
+    data_hash = hash_of_data(salt, text)
     return {
         "session": session,
         "seq": seq,
         "at": at,
         "kind": kind,
-        "data": data,
+        "data": text,
         "salt": salt,
         "data_hash": data_hash,
         "prev": prev,
@@ -134,15 +148,18 @@ def chain_entry(
     }
 
 
-def hash_of_data(salt: str, data: dict[str, Any]) -> str:
-    """SHA-256 (hex) of salt and data. The salt keeps erased data from being guessed back."""
-    return _sha256([salt, data])
+def hash_of_data(salt: str, data: str) -> str:
+    """SHA-256 (hex) of the canonical JSON of ``[salt, data]``; ``data`` is canonical JSON already.
+
+    The salt keeps erased data from being guessed back.
+    """
+    return _sha256(f"[{canonical_json(salt)},{data}]")
 
 
 def hash_of_entry(prev: str, seq: int, at: str, session: str, kind: str, data_hash: str) -> str:
     """SHA-256 (hex) of an entry: it binds the content's hash, the place and the one before."""
-    return _sha256([prev, seq, at, session, kind, data_hash])
+    return _sha256(canonical_json([prev, seq, at, session, kind, data_hash]))
 
 
-def _sha256(value: Any) -> str:
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -32,6 +32,7 @@ from agent.events import (
 from agent.repl.app import chat
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
 from agent.types import Decision, Receipt, Verdict
+from tests.support.terminal import Terminal
 
 SESSION = "s-fake01"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b5A\rpwned\x08\x7f \x1b]8;;http://evil\x1b\\link"
@@ -72,7 +73,8 @@ CANCEL = proposal(
 SCENES: dict[str, list[ApprovalRecord]] = {
     "cancel A1": [CANCEL],
     "cancel three": [
-        proposal(n, "cancel_order", {"order_id": order}) for n, order in enumerate(("A1", "A2", "B1"), 1)
+        proposal(n, "cancel_order", {"order_id": order})
+        for n, order in enumerate(("A1", "A2", "B1"), 1)
     ],
     "write long": [
         proposal(1, "write_file", {f"line {n:03}": f"text {n}" for n in range(90)}, undo=None)
@@ -141,8 +143,13 @@ class FakeStore:
     def _entries(self, session: str) -> list[TrailEntry]:
         return [
             TrailEntry(
-                seq=1, at="2026-01-02T03:04:05.000000Z", session=session, kind="session.created",
-                data={"by": "ada"}, prev="", hash="00",
+                seq=1,
+                at="2026-01-02T03:04:05.000000Z",
+                session=session,
+                kind="session.created",
+                data={"by": "ada"},
+                prev="",
+                hash="00",
             )
         ]
 
@@ -207,8 +214,12 @@ class FakeSession:
         self._store.save(approvals)
         for approval in approvals:
             verdict = Verdict(
-                behavior="ask", rule=approval.rule, reason=approval.reason,
-                effects=approval.effects, digest=approval.digest, notes=[],
+                behavior="ask",
+                rule=approval.rule,
+                reason=approval.reason,
+                effects=approval.effects,
+                digest=approval.digest,
+                notes=[],
             )
             yield CallProposed(approval.call, approval.tool, approval.args)
             yield CallJudged(approval.call, approval.tool, verdict)
@@ -262,8 +273,13 @@ class FakeSession:
 
     def allow_always(self, approval_id: str) -> RuleRecord:
         rule = RuleRecord(
-            id="ru-1", session=self.id, tool="cancel_order", scope="cancel_order of order A1",
-            scope_args={"order_id": {"equals": "A1"}}, created_by="ada", created_at="2026",
+            id="ru-1",
+            session=self.id,
+            tool="cancel_order",
+            scope="cancel_order of order A1",
+            scope_args={"order_id": {"equals": "A1"}},
+            created_by="ada",
+            created_at="2026",
         )
         self.decide(approval_id, Decision("approve"))
         self._rules.append(rule)
@@ -341,6 +357,36 @@ def opener(folder: Path) -> Callable[[], Any]:
         return FakeApplication(folder)
 
     return open_app
+
+
+class ChatTerminal(Terminal):
+    """The fake chat on a terminal, in a folder of its own."""
+
+    def __init__(self, folder: Path, *arguments: str, **options: Any) -> None:
+        program = [sys.executable, "-m", "tests.support.fake_chat", str(folder), *arguments]
+        super().__init__(folder, program, **options)
+
+    def ready(self) -> ChatTerminal:
+        """Wait for the message prompt."""
+        self.expect("› ")
+        return self
+
+    def say(self, text: str) -> None:
+        """Type a message at the prompt and send it."""
+        self.send(text)
+        self.expect(text.rsplit("\n", 1)[-1])
+        self.send("\r")
+
+    def leave(self) -> int:
+        """Ctrl-D at an empty prompt; returns the exit code."""
+        self.send("\x04")
+        return self.close()
+
+    @property
+    def log(self) -> list[str]:
+        """What reached the session."""
+        path = self.folder / "log"
+        return path.read_text().splitlines() if path.exists() else []
 
 
 def main() -> int:

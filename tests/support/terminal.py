@@ -40,7 +40,7 @@ class Terminal:
         command: The program and its arguments.
         size: Rows and columns.
         environment: Added to a minimal environment.
-        redirect: A file that gets standard output instead of the terminal.
+        redirected: Whether standard output goes to the file ``stdout`` in the folder.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Terminal:
         *,
         size: tuple[int, int] = (40, 100),
         environment: dict[str, str] | None = None,
-        redirect: Path | None = None,
+        redirected: bool = False,
     ) -> None:
         self.folder = folder
         self.raw = ""
@@ -58,7 +58,8 @@ class Terminal:
         self._screen = _Screen(size[1], size[0], history=2000)
         self._screen.answer = self.send
         self._stream = pyte.Stream(self._screen)
-        script = _UNDER_A_SHELL.replace('"$@"', '"$@" >"$0/stdout"') if redirect else _UNDER_A_SHELL
+        target = '"$@" >"$0/stdout"' if redirected else '"$@"'
+        script = _UNDER_A_SHELL.replace('"$@"', target)
         self.child = pexpect.spawn(
             "/bin/sh",
             ["-c", script, str(folder), *command],
@@ -91,7 +92,16 @@ class Terminal:
 
     def expect(self, text: str) -> str:
         """Wait until ``text`` comes after what was expected before; returns what came with it."""
-        return self._until(lambda: self.text.find(text, self._seen), text)
+        return self.expect_one_of(text)
+
+    def expect_one_of(self, *texts: str) -> str:
+        """Wait for whichever comes first; returns what came, the text at its end."""
+
+        def first() -> tuple[int, int]:
+            found = [(self.text.find(t, self._seen), len(t)) for t in texts]
+            return min((pair for pair in found if pair[0] >= 0), default=(-1, 0))
+
+        return self._until(first, " or ".join(texts))
 
     def expect_on_screen(self, text: str) -> str:
         """Wait until ``text`` is on the screen; returns the screen."""
@@ -99,14 +109,6 @@ class Terminal:
         while text not in self.display:
             self._read(end, text)
         return self.display
-
-    def type(self, keys: str) -> None:
-        """Press keys one by one, as a person does: each is seen before the next comes.
-
-        The terminal echoes nothing in raw mode, so the caller names keys whose effect shows.
-        """
-        for key in keys:
-            self.send(key)
 
     def close(self) -> int:
         """Wait for the end; returns the program's exit code."""
@@ -119,6 +121,11 @@ class Terminal:
         self.child.close()
         return int((self.folder / "code").read_text())
 
+    def program(self) -> int:
+        """The process id of the program, the child of the shell."""
+        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
+        return int(children.read_text().split()[0])
+
     def is_restored(self) -> bool:
         """Whether the terminal is as it was: settings, cursor, bracketed paste."""
         same = (self.folder / "before").read_text() == (self.folder / "after").read_text()
@@ -126,6 +133,12 @@ class Terminal:
             self.raw.rfind(on) < self.raw.rfind(off) or on not in self.raw
             for on, off in (("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[?25l", "\x1b[?25h"))
         )
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         """End it, whatever it does."""
@@ -136,9 +149,9 @@ class Terminal:
 
     def _until(self, find: Any, text: str) -> str:
         end = time.monotonic() + PATIENCE
-        while (at := find()) < 0:
+        while (found := find())[0] < 0:
             self._read(end, text)
-        begin, self._seen = self._seen, at + len(text)
+        begin, self._seen = self._seen, sum(found)
         return self.text[begin : self._seen]
 
     def _read(self, end: float, text: str) -> None:

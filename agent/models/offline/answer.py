@@ -8,9 +8,17 @@ from typing import Any
 
 from agent.models.offline import words
 from agent.models.offline.catalog import Param, ToolCard
-from agent.models.offline.evidence import Observation, Record, fields, record_id, records
+from agent.models.offline.evidence import (
+    Observation,
+    Record,
+    fields,
+    find_field,
+    record_id,
+    records,
+)
 from agent.models.offline.request import Clause
 
+_IN_WORDS = frozenset({"done", "message", "summary", "info"})
 MAX_ROWS, MAX_COLUMNS, MAX_TEXT = 25, 7, 3000
 
 STAND_IN = "I am the offline model: a rule-based stand-in that matches your words to the tools"
@@ -50,14 +58,14 @@ def done(card: ToolCard, observation: Observation) -> str:
     edited = " A person changed the arguments before approving." if observation.edited else ""
     if isinstance(observation.data, dict):
         facts = _facts(observation.data, skip=observation.args.values())
-        return sentence(f"Done: {what}" + (f"; {facts}" if facts else "")) + edited
+        return sentence(f"Done: {what}" + (f" ({facts})" if facts else "")) + edited
     return f"Done: {what}. The tool says: {sentence(short(observation.text) or 'nothing')}{edited}"
 
 
 def _facts(record: Record, skip: Any = ()) -> str:
     said = {str(v) for v in skip}
     facts = [
-        f"{_label(key)}: {_plain(value)}"
+        _plain(value) if key in _IN_WORDS else f"{_label(key)}: {_plain(value)}"
         for key, value in fields(record)
         if value not in (None, "", True) and str(value) not in said and len(str(value)) <= 80
     ]
@@ -83,7 +91,7 @@ def found(card: ToolCard, clause: Clause, observation: Observation) -> str:
     rows = records(data)
     is_list = isinstance(data, list) or (bool(rows) and rows != [data]) or not rows
     if not is_list:
-        return _one(card, clause, rows[0])
+        return _one(card, clause, rows[0], observation.args)
     if isinstance(data, dict) and not rows:
         plain = [v for v in data.values() if isinstance(v, list) and v]
         if plain:
@@ -95,7 +103,9 @@ def found(card: ToolCard, clause: Clause, observation: Observation) -> str:
 
 def _text_result(card: ToolCard, observation: Observation) -> str:
     text = observation.text
-    if expression := next((observation.args.get(p.name) for p in card.params if p.role == "expression"), None):
+    if expression := next(
+        (observation.args.get(p.name) for p in card.params if p.role == "expression"), None
+    ):
         return sentence(f"{expression} = {text}")
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT].rstrip()}\n[cut: {MAX_TEXT} of {len(observation.text)} characters are shown]"
@@ -107,18 +117,22 @@ def _text_result(card: ToolCard, observation: Observation) -> str:
     return sentence(text) if text else "The result was empty."
 
 
-def _one(card: ToolCard, clause: Clause, record: Record) -> str:
+def _one(card: ToolCard, clause: Clause, record: Record, args: Mapping[str, Any]) -> str:
     name = record_id(record)
     expression = next((p for p in card.params if p.role == "expression"), None)
     if expression and "result" in record:
-        return sentence(f"{record.get(expression.name, record.get('expression', 'Result'))} = {record['result']}")
+        return sentence(f"{args.get(expression.name, 'Result')} = {record['result']}")
     head = heading(f"{card.noun} {name}") if name else "Result"
     asked = frozenset(c for w in clause.words for c in words.concepts_of(w)) - card.things
     chosen = [
         (key, value)
         for key, value in record.items()
-        if value is not None and frozenset(c for t in words.tokens(key) for c in words.concepts_of(t)) & asked
+        if value is not None
+        and frozenset(c for t in words.tokens(key) for c in words.concepts_of(t)) & asked
     ]
+    if not chosen and clause.lead in ("is", "are", "was", "were", "has", "have"):
+        state = find_field(record, words.concepts("status"))
+        chosen = [state] if state else []
     shown = chosen or [(k, v) for k, v in record.items() if v not in (None, "", [])]
     if chosen and any("amount" in words.concepts_of(t) for k, _ in chosen for t in words.tokens(k)):
         shown += [(k, v) for k, v in record.items() if k == "currency" and (k, v) not in shown]
@@ -132,7 +146,9 @@ def _several(card: ToolCard, rows: Sequence[Record], data: Any) -> str:
         return f"Found no {thing}." + _more(data)
     columns: list[str] = []
     for row in rows:
-        columns += [k for k, v in row.items() if k not in columns and not isinstance(v, list | dict)]
+        columns += [
+            k for k, v in row.items() if k not in columns and not isinstance(v, list | dict)
+        ]
     columns = columns[:MAX_COLUMNS]
     lines = [
         "| " + " | ".join(map(_label, columns)) + " |",
@@ -140,7 +156,11 @@ def _several(card: ToolCard, rows: Sequence[Record], data: Any) -> str:
         *("| " + " | ".join(_cell(r.get(c)) for c in columns) + " |" for r in rows[:MAX_ROWS]),
     ]
     total = next((v for k, v in data.items() if k in ("matched", "total", "count") and isinstance(v, int)), None) if isinstance(data, dict) else None  # fmt: skip
-    count = f"{total} found, {min(len(rows), MAX_ROWS)} shown" if total not in (None, len(rows)) else f"{len(rows)} found"
+    count = (
+        f"{total} found, {min(len(rows), MAX_ROWS)} shown"
+        if total not in (None, len(rows))
+        else f"{len(rows)} found"
+    )
     if len(rows) > MAX_ROWS:
         count += f" (the first {MAX_ROWS} are shown)"
     return f"{count}:\n\n" + "\n".join(lines) + _more(data)
@@ -150,7 +170,11 @@ def _more(data: Any) -> str:
     """What the result itself says about more pages or a cut."""
     if not isinstance(data, dict):
         return ""
-    notes = [str(v) for k, v in data.items() if k in ("note", "notes", "message", "hint", "warning") and v]
+    notes = [
+        str(v)
+        for k, v in data.items()
+        if k in ("note", "notes", "message", "hint", "warning") and v
+    ]
     return "\n\n" + sentence(" ".join(notes)) if notes else ""
 
 
@@ -185,8 +209,13 @@ def question_for(param: Param, card: ToolCard, args: Mapping[str, Any]) -> str:
 def abilities(cards: Sequence[ToolCard]) -> str:
     """What the bound tools can do, from their descriptions."""
     if not cards:
-        return f"{STAND_IN} that are bound, and none are bound now. So I can only talk about myself."
-    lines = [f"- {short(c.summary, 160) or c.name} (`{c.name}`{', asks first' if c.writes else ''})" for c in cards]
+        return (
+            f"{STAND_IN} that are bound, and none are bound now. So I can only talk about myself."
+        )
+    lines = [
+        f"- {short(c.summary, 160) or c.name} (`{c.name}`{', asks first' if c.writes else ''})"
+        for c in cards
+    ]
     return (
         f"{STAND_IN} that are bound. With them I can:\n" + "\n".join(lines) + "\n\n"
         "Say what you want with its details (ids, amounts, dates, file names), for example in "

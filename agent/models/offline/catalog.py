@@ -21,7 +21,9 @@ _NEGATIVE = re.compile(r"\b(?:not|never|don't|instead|rather than|without|cannot
 _FROM_READ = re.compile(
     r"\b(?:as|that|which)\b.{0,30}\b(?:returned|shown|given|read|reported)\b|\blast read\b", re.I
 )
-_FILLER = frozenset(["expected", "current", "known", "latest", "last", "seen", "if", "match", "of", "the"])
+_FILLER = frozenset(
+    ["expected", "current", "known", "latest", "last", "seen", "if", "match", "of", "the"]
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,14 @@ class ToolCard:
 
 def read_tools(tools: Sequence[dict[str, Any]]) -> tuple[ToolCard, ...]:
     """Cards for tools in OpenAI's format (``{"type": "function", "function": {…}}``)."""
-    return tuple(_card(json.dumps(t.get("function", t), )) for t in tools)
+    return tuple(
+        _card(
+            json.dumps(
+                t.get("function", t),
+            )
+        )
+        for t in tools
+    )
 
 
 @lru_cache(maxsize=1024)

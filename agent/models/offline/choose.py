@@ -91,9 +91,10 @@ def _score(
     fit -= 1.5 * len(lost - {"currency", "date", "period"} if card.param("query") else lost)
     missing = [p for p in filling.missing if p.required]
     fit -= (0.3 if card.writes else 1.5) * len(missing)
+    if card.writes and _same_target(clause, card):
+        about += 1.0
     if not about and not any(p.name in given and p.role in _SINGLE for p in card.params):
-        if not (card.writes and acts and _same_target(clause, card)):
-            return None
+        return None
     return about + fit + (2.0 if acts else 0.0)
 
 

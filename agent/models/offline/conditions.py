@@ -66,6 +66,11 @@ def _compare(condition: Condition, record: Record) -> Finding:
     return Finding(holds != condition.negated, f"its {field[0]} is {field[1]}")
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that is one."""
+    return not isinstance(value, bool) and _number(value) is not None
+
+
 def _number(value: Any) -> Decimal | None:
     try:
         return Decimal(str(value))

@@ -67,7 +67,9 @@ def work(request: Request, world: World) -> Progress:
 def _touches(clause: Clause, earlier: Sequence[Clause]) -> bool:
     """Whether an earlier clause is about the same thing: then the order matters."""
     mine = {e.value for e in clause.values("id", "path")} | set(clause.referents)
-    return any(mine & ({e.value for e in c.values("id", "path")} | set(c.referents)) for c in earlier)
+    return any(
+        mine & ({e.value for e in c.values("id", "path")} | set(c.referents)) for c in earlier
+    )
 
 
 def _next(
@@ -134,7 +136,11 @@ def _addition(text: str) -> str:
     rest = [w for w in words.content_words(mask(bare, entities))]
     if entities and len(rest) <= 2 and not any(words.is_imperative(w) for w in rest):
         return bare
-    if bare != text.strip(" .!?") and 0 < len(rest) <= 2 and not any(words.actions_of(w) for w in rest):
+    if (
+        bare != text.strip(" .!?")
+        and 0 < len(rest) <= 2
+        and not any(words.actions_of(w) for w in rest)
+    ):
         return bare
     return ""
 
@@ -153,7 +159,11 @@ def _linked(
             v for c in reversed(before.clauses) for v in _named(c)
         ]
         known = known or _listed(before, messages)
-        if len(set(known)) > 1 and _SINGULAR.search(clause.text) and not re.search(r"\bthe[my]\b", clause.text):
+        if (
+            len(set(known)) > 1
+            and _SINGULAR.search(clause.text)
+            and not re.search(r"\bthe[my]\b", clause.text)
+        ):
             known = []
         linked.append(replace(clause, referents=tuple(dict.fromkeys(known))))
     return tuple(linked)

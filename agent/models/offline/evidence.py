@@ -117,7 +117,7 @@ def records(data: Any) -> list[Record]:
                 # An object with its own id is one record that happens to hold a list.
                 return [data] if record_id(data) else value
         lists = [v for v in data.values() if isinstance(v, list)]
-        inner = [v for v in data.values() if isinstance(v, dict)]
+        inner: list[Record] = [v for v in data.values() if isinstance(v, dict)]
         if lists and not record_id(data):
             return []
         if len(data) == 1 and inner:

@@ -59,10 +59,8 @@ def _variants(found: dict[str, Values]) -> list[dict[str, Any]]:
     several = {name: values for name, values in found.items() if len(values) > 1}
     shared = {name: values[0] for name, values in found.items() if len(values) == 1}
     lengths = {len(values) for values in several.values()}
-    if len(lengths) == 1:
-        rows = zip(*several.values(), strict=True)
-    else:
-        rows = itertools.product(*several.values())
+    together = len(lengths) == 1
+    rows = zip(*several.values(), strict=True) if together else itertools.product(*several.values())
     return [shared | dict(zip(several, row, strict=True)) for row in rows]
 
 
@@ -321,7 +319,7 @@ def _enums(param: Param, card: ToolCard, clause: Clause) -> Values:
     for text in clause.texts:
         plain = mask(text, find_entities(text)).lower()
         plain = re.sub(r"\b(?:not|non|except|without)[ -]+(?:\w+ )?\w+", " ", plain)
-        said = [words.stem(t) for t in words.tokens(plain)]
+        said = [words.stem(t) for t in _described(plain, clause)]
         hits = []
         for value in param.enum:
             parts = [words.stem(t) for t in words.tokens(str(value))]
@@ -330,6 +328,14 @@ def _enums(param: Param, card: ToolCard, clause: Clause) -> Values:
         if hits:
             return [value for _, value in sorted(hits, key=lambda h: h[0])]
     return []
+
+
+def _described(plain: str, clause: Clause) -> list[str]:
+    """The words of a text without its verb: "cancel" asks for nothing that is cancelled."""
+    all_words = words.tokens(plain)
+    if words.is_imperative(clause.lead) and clause.lead in all_words:
+        all_words.remove(clause.lead)
+    return all_words
 
 
 _DIRECTIONS = {

@@ -152,7 +152,9 @@ def _steps_since_user(messages: Sequence[BaseMessage]) -> int:
 
 
 def _distinct(calls: Sequence[Call]) -> list[Call]:
-    return list({(c.card.name, json.dumps(dict(c.args), sort_keys=True)): c for c in calls}.values())
+    return list(
+        {(c.card.name, json.dumps(dict(c.args), sort_keys=True)): c for c in calls}.values()
+    )
 
 
 def _announce(calls: Sequence[Call]) -> str:
@@ -163,7 +165,9 @@ def _announce(calls: Sequence[Call]) -> str:
     if reads:
         parts.append("I look that up." if not writes else "I look up what is missing.")
     if writes:
-        parts.append("I propose this change." if len(writes) == 1 else f"I propose {len(writes)} changes.")
+        parts.append(
+            "I propose this change." if len(writes) == 1 else f"I propose {len(writes)} changes."
+        )
     return " ".join(parts)
 
 

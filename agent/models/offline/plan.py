@@ -15,10 +15,11 @@ from agent.canonical import canonical_json
 from agent.models.offline import answer, research, words
 from agent.models.offline.catalog import Param, ToolCard
 from agent.models.offline.choose import asked_actions, choose, searcher
-from agent.models.offline.conditions import check
+from agent.models.offline.conditions import check, is_number
 from agent.models.offline.evidence import (
     Observation,
     Record,
+    fields,
     find_field,
     mark_of,
     record_id,
@@ -100,7 +101,9 @@ class World:
                 same_key = bool(key.meaning & target.meaning)
                 fitting.append((shared + same_key, other, key))
         best = max(fitting, key=lambda f: f[0], default=None)
-        return (best[1], best[2]) if best and (best[0] or (target and target.role != "id")) else None
+        return (
+            (best[1], best[2]) if best and (best[0] or (target and target.role != "id")) else None
+        )
 
     def lister(self, card: ToolCard) -> ToolCard | None:
         """A read that lists the kind of record a write acts on."""
@@ -209,9 +212,7 @@ def _write(clause: Clause, card: ToolCard, world: World) -> Progress:
     return made
 
 
-def _listed(
-    clause: Clause, card: ToolCard, lister: ToolCard, world: World
-) -> Progress | list[Any]:
+def _listed(clause: Clause, card: ToolCard, lister: ToolCard, world: World) -> Progress | list[Any]:
     """The ids meant by "all pending orders": from a list, filtered as the clause says."""
     filling = fill(lister, clause)
     filters = [
@@ -253,6 +254,8 @@ def _one_write(
                 finding = check(clause.condition, needed, world.known_values)
                 if not finding.holds:
                     return _unmet(clause, card, given, finding.holds, finding.why)
+            if unfit := _unfit(card, needed, world.known_values):
+                return _unmet(clause, card, given, False, unfit)
             for param in late:
                 if hit := _late_value(param, needed):
                     args[param.name] = hit
@@ -294,17 +297,30 @@ def _record(card: ToolCard, given: Args, world: World, since: int) -> Record | P
 
 def _late_value(param: Param, record: Record) -> Any:
     """A value from the record: the key named in the parameter's description, or of its meaning."""
-    named = [k for k in record if re.search(rf"\b{re.escape(k)}\b", param.description) and len(k) > 3]
-    if param.role == "amount" and named:
-        return record[named[-1]]
+    if param.role == "amount":
+        for key, value in fields(record):
+            if re.search(rf"\b{re.escape(key)}\b", param.description) and is_number(value):
+                return value
     meaning = param.meaning or words.concepts(param.name)
     hit = find_field(record, meaning)
     return hit[1] if hit else None
 
 
-def _unmet(
-    clause: Clause, card: ToolCard, given: Args, holds: bool | None, why: str
-) -> Progress:
+def _unfit(card: ToolCard, record: Record, known: frozenset[str]) -> str:
+    """Why the record is not of the kind the tool says it is for ("Cancel one pending order")."""
+    pattern = rf"((?:\w+,? (?:or |and )?){{1,4}}){re.escape(card.noun)}\b"
+    m = re.search(pattern, card.summary, re.I) if card.noun else None
+    named = words.tokens(m[1]) if m else []
+    admitted = [t for t in named if words.stem(t) in known and not words.is_imperative(t)]
+    field = find_field(record, words.concepts("status"))
+    if not admitted or field is None or words.stem(str(field[1])) not in known:
+        return ""
+    if words.stem(str(field[1])) in {words.stem(t) for t in admitted}:
+        return ""
+    return f"its {field[0]} is {field[1]}, and `{card.name}` is for {' or '.join(admitted)} ones"
+
+
+def _unmet(clause: Clause, card: ToolCard, given: Args, holds: bool | None, why: str) -> Progress:
     condition = clause.condition.text if clause.condition else ""
     what = answer.action(card, given)
     if holds is None:
@@ -331,7 +347,9 @@ def _settled(card: ToolCard, given: Args, last: Observation, world: World) -> Pr
         return Progress(calls=[Call(reader, args, canonical_json(args))])
     if checks[-1].outcome != "ok":
         return Progress(
-            lines=[f"{unknown} I did not repeat it. Checking failed: {answer.short(checks[-1].reason)}"]
+            lines=[
+                f"{unknown} I did not repeat it. Checking failed: {answer.short(checks[-1].reason)}"
+            ]
         )
     now = answer.found(reader, Clause(""), checks[-1])
     return Progress(lines=[f"{unknown} I did not repeat it; I read the record instead. {now}"])
@@ -340,9 +358,7 @@ def _settled(card: ToolCard, given: Args, last: Observation, world: World) -> Pr
 # Errors ------------------------------------------------------------------------------------
 
 
-def _can_try_again(
-    card: ToolCard, given: Args, tries: Sequence[Observation], world: World
-) -> bool:
+def _can_try_again(card: ToolCard, given: Args, tries: Sequence[Observation], world: World) -> bool:
     """One more try, and only where the error says that something else would work."""
     fix = advice(tries[-1].text, {c.name for c in world.cards if not c.writes})
     return len(tries) == 1 and (fix.again or fix.reread or (bool(fix.tools) and bool(given)))
@@ -396,7 +412,9 @@ def _append(clause: Clause, world: World) -> Progress | None:
     """ "Add X to FILE" with tools that only read and write whole files."""
     if "add" not in asked_actions(clause) or not clause.values("path"):
         return None
-    card = next((c for c in world.cards if c.writes and c.param("content") and c.param("path")), None)
+    card = next(
+        (c for c in world.cards if c.writes and c.param("content") and c.param("path")), None
+    )
     found = world.reader(card) if card else None
     if card is None or found is None:
         return None
@@ -416,7 +434,16 @@ def _append(clause: Clause, world: World) -> Progress | None:
     if reads[-1].outcome != "ok":
         return Progress(lines=[answer.failed(reader, args, reads[-1])])
     old = research.page_text(reads[-1]).rstrip("\n")
-    whole = {**given, content.name: f"{old}\n{given[content.name]}\n" if old else given[content.name]}
+    if re.search(r"\[(?:cut|truncated)\b|\bnext: ", old):
+        name = args[key.name]
+        return Progress(lines=[f"Not done: I cannot add to {name}: it is too long to read whole."])
+    head, _, rest = old.partition("\n")
+    if str(args[key.name]) in head and re.search(r"\blines?\b", head):
+        old = rest.lstrip("\n")  # a head line that names the file is not part of it
+    whole = {
+        **given,
+        content.name: f"{old}\n{given[content.name]}\n" if old else given[content.name],
+    }
     return Progress(calls=[Call(card, whole, canonical_json(given))])
 
 

@@ -37,7 +37,27 @@ _COMPARISONS = [
 ]  # fmt: skip
 _PRONOUN = re.compile(r"\b(?:it|its|them|their|they|those|these|both|that one|(?:that|this|the same) \w+)\b", re.I)  # fmt: skip
 _WH = frozenset(
-    ["what", "which", "who", "whom", "whose", "when", "where", "why", "how", "is", "are", "was", "were", "does", "do", "did", "has", "have", "can"]
+    [
+        "what",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "when",
+        "where",
+        "why",
+        "how",
+        "is",
+        "are",
+        "was",
+        "were",
+        "does",
+        "do",
+        "did",
+        "has",
+        "have",
+        "can",
+    ]
 )
 _SPLIT = re.compile(
     r"(?<=[.!?;])\s+(?=\S)|;\s*|\n+|,?\s+(?:and\s+)?then\s+|,?\s+and\s+(?:also\s+)?(?=\w)|,\s+(?=\w)",

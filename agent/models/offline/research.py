@@ -8,6 +8,7 @@ Page text is only ever quoted or measured; nothing in it is followed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -76,7 +77,9 @@ class Figure:
 
 def fetcher(cards: Sequence[ToolCard], search: ToolCard) -> ToolCard | None:
     """The read that takes the url of a search result."""
-    return next((c for c in cards if not c.writes and c.param("url") and c.name != search.name), None)
+    return next(
+        (c for c in cards if not c.writes and c.param("url") and c.name != search.name), None
+    )
 
 
 def next_step(
@@ -105,13 +108,13 @@ def _read_pages(
 ) -> Step:
     url_param = fetch.param("url")
     assert url_param is not None  # fetcher() chose it by this parameter
-    quoted: list[tuple[int, str]] = []
+    quoted: list[tuple[float, str]] = []
     for result in results[:MAX_PAGES]:
         args = {url_param.name: _url(result)}
         tries = attempts(fetch, args)
         if not tries:
             # One page that answers is enough; a weak one makes the next worth reading.
-            if quoted and quoted[0][0] >= 3:
+            if quoted and quoted[0][0] >= 6:
                 break
             return Step(calls=[(fetch, args)])
         if tries[-1].outcome != "ok":
@@ -125,8 +128,15 @@ def _read_pages(
             quoted.sort(key=lambda q: -q[0])
     if not quoted:
         titles = "; ".join(str(r.get("title") or _url(r)) for r in results[:MAX_PAGES])
-        return Step(lines=[f"I found pages, but no sentence in them that answers this. Read: {titles}."])
-    return Step(lines=["I quote what the pages say; I did not compute anything.", *[q for _, q in quoted[:2]]])
+        return Step(
+            lines=[f"I found pages, but no sentence in them that answers this. Read: {titles}."]
+        )
+    return Step(
+        lines=[
+            "I quote what the pages say; I did not compute anything.",
+            *[q for _, q in quoted[:2]],
+        ]
+    )
 
 
 def _url(record: Record) -> str:
@@ -173,21 +183,25 @@ def split_sentences(text: str) -> list[str]:
     return [s.strip() for s in re.split(r"(?<=[.!?])\s+(?=[A-Z“\"])|\n+", text) if s.strip()]
 
 
-def sentences(text: str, clause: Clause, most: int = 3) -> list[tuple[int, str]]:
+def sentences(text: str, clause: Clause, most: int = 3) -> list[tuple[float, str]]:
     """The sentences that fit the question best, in the page's order, each with its score."""
     asked = frozenset(c for w in clause.words for c in words.concepts_of(w))
     asked |= frozenset(re.findall(r"\b\d{4}\b", clause.text))
     counted = re.search(r"\bhow (?:much|many)\b", clause.text, re.I)
-    scored: list[tuple[int, int, str]] = []
-    for i, s in enumerate(split_sentences(text)):
-        fit = len(words.concepts(s) & asked)
-        if fit >= 2 and s[-1] in ".!?" and not _NOT_FOR_READERS.search(s):
-            scored.append((fit + (1 if counted and re.search(r"\d", s) else 0), i, s))
+    every = [(s, words.concepts(s) & asked) for s in split_sentences(text)]
+    rarity = Counter(c for _, hits in every for c in hits)
+    scored: list[tuple[float, int, str]] = []
+    for i, (s, hits) in enumerate(every):
+        if len(hits) >= 2 and s[-1] in '.!?”"' and not _NOT_FOR_READERS.search(s):
+            # A word that half the page uses tells little; a figure answers "how much".
+            fit = sum(1 + 2 / rarity[c] for c in hits)
+            figure = counted and re.search(r"\d\s?%|\d,\d|million|thousand", s)
+            scored.append((fit + (2 if figure else 0), i, s))
     best = sorted(scored, key=lambda x: (-x[0], x[1]))[:most]
     return [(fit, s) for fit, _, s in sorted(best, key=lambda x: x[1])]
 
 
-def best_score(found: Sequence[tuple[int, str]]) -> int:
+def best_score(found: Sequence[tuple[float, str]]) -> float:
     """The score of the best sentence."""
     return max(fit for fit, _ in found)
 
@@ -227,7 +241,9 @@ def figures(text: str, years: Sequence[str], clause: Clause) -> list[Figure]:
         for year in years:
             for at in (m.start() for m in re.finditer(rf"\b{year}\b", s)):
                 for m in sorted(numbers, key=lambda m: abs(m.start() - at))[:2]:
-                    value = Decimal(m["n"].replace(",", "")) * _SCALES.get((m["s"] or "").lower(), 1)
+                    value = Decimal(m["n"].replace(",", "")) * _SCALES.get(
+                        (m["s"] or "").lower(), 1
+                    )
                     unit = words.stem(m["unit"] or "")
                     fit = len(words.concepts(s) & asked) * 100 - abs(m.start() - at)
                     found.append(Figure(value, unit, year, _months(text, s, at, year), s, fit))
@@ -240,14 +256,19 @@ def comparable(found: Sequence[Figure], first: str, last: str) -> tuple[Figure, 
         (a, b)
         for a in found
         for b in found
-        if (a.year, b.year) == (first, last) and a.unit == b.unit and a.unit not in words.STOP and a.value > 0
+        if (a.year, b.year) == (first, last)
+        and a.unit == b.unit
+        and a.unit not in words.STOP
+        and a.value > 0
     ]
     return max(pairs, key=lambda p: p[0].fit + p[1].fit, default=None)
 
 
 def _is_date(m: re.Match[str]) -> bool:
     is_year = re.fullmatch(r"(?:19|20)\d\d", m["n"]) is not None and not m["s"]
-    return is_year or (m["unit"] is not None and month_number(m["unit"]) is not None and m["unit"][:1].isupper())
+    return is_year or (
+        m["unit"] is not None and month_number(m["unit"]) is not None and m["unit"][:1].isupper()
+    )
 
 
 def _months(text: str, sentence: str, at: int, year: str) -> int:
@@ -270,7 +291,11 @@ def _per_month(figure: Figure, pair: tuple[Figure, Figure]) -> str:
 
 def _result(observation: Observation) -> Decimal | None:
     data = observation.data
-    text = str(data.get("result", next(iter(data.values()), ""))) if isinstance(data, dict) else observation.text
+    text = (
+        str(data.get("result", next(iter(data.values()), "")))
+        if isinstance(data, dict)
+        else observation.text
+    )
     m = re.search(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", text.rsplit("=", 1)[-1])
     return Decimal(m[0]) if m else None
 

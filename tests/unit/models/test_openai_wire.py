@@ -13,7 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -620,3 +623,73 @@ def test_a_request_knows_its_tools() -> None:
     tools = [{"type": "function", "function": {"name": "get_order", "parameters": {}}}]
 
     assert Request({}, {"messages": [], "tools": tools}).tools == ["get_order"]
+
+
+class TestInAGraph:
+    """The same through ``create_agent``, which calls models by ``ainvoke`` with a listener."""
+
+    @staticmethod
+    def agent(model: BaseChatModel) -> Any:
+        @tool
+        def get_order(order_id: str) -> str:
+            """Read one order."""
+            return f"{order_id} is pending"
+
+        return create_agent(model, [get_order])
+
+    async def test_pieces_stream_and_the_second_request_carries_the_result(
+        self, model_server: ModelServer, build_model: BuildModel
+    ) -> None:
+        model_server.script(
+            Reply(tool_calls=(Call("get_order", {"order_id": "A1"}, id="call_1"),)),
+            Reply("It is pending.", chunk_size=5),
+        )
+        asked = {"messages": [("user", "A1?")]}
+
+        stream = self.agent(build_model()).astream(asked, stream_mode="messages")
+        pieces = [
+            message.text async for message, _ in stream if isinstance(message, AIMessageChunk)
+        ]
+
+        assert [piece for piece in pieces if piece] == ["It is", " pend", "ing."]
+        assert model_server.requests[1].messages[-1] == {
+            "role": "tool",
+            "tool_call_id": "call_1",
+            "content": "A1 is pending",
+        }
+
+    async def test_malformed_arguments_run_no_tool(
+        self, model_server: ModelServer, build_model: BuildModel
+    ) -> None:
+        model_server.script(Reply(tool_calls=(Call("get_order", '{"order_id": "A'),)))
+        asked = {"messages": [("user", "A1?")]}
+
+        states = [
+            state
+            async for mode, state in self.agent(build_model()).astream(
+                asked, stream_mode=["messages", "values"]
+            )
+            if mode == "values"
+        ]
+
+        answer = states[-1]["messages"][-1]
+        assert answer.tool_calls == []
+        assert [call["args"] for call in answer.invalid_tool_calls] == ['{"order_id": "A']
+
+    async def test_a_turn_cancelled_while_the_reply_streams_leaves_the_model_usable(
+        self, model_server: ModelServer, build_model: BuildModel
+    ) -> None:
+        model_server.script(Broken(Reply("Hello."), then="hang"), Reply("Again."))
+        model, began = build_model(), asyncio.Event()
+
+        async def listen() -> None:
+            async for _ in model.astream("Hi"):
+                began.set()
+
+        listening = asyncio.create_task(listen())
+        await began.wait()
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+
+        assert (await model.ainvoke("Hi")).content == "Again."

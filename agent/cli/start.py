@@ -1,0 +1,236 @@
+"""What a command starts from: shared options, settings, and what the current folder may add."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli.output import confirm, on_terminal, say
+
+if TYPE_CHECKING:
+    from agent.application import Application, Options
+    from agent.config import Settings
+    from agent.mcp.config import ServerConfig
+    from agent.store import Store
+    from agent.trust import FolderItems
+
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="PROVIDER:NAME", help="Such as openai:gpt-4.1-mini, offline."),
+]
+Tools = Annotated[
+    str | None,
+    typer.Option("--tools", metavar="NAMES", help="Tools of a new session: orders,files,my.py …"),
+]
+Workspace = Annotated[
+    Path | None,
+    typer.Option("--workspace", metavar="DIR", help="The one folder that file tools may touch."),
+]
+Grant = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grant",
+        metavar="EFFECT",
+        help="Grant a new session only this, such as 'read:*'; can be repeated.",
+    ),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny",
+        metavar="EFFECT",
+        help="Deny a new session this, such as 'write:files'; can be repeated.",
+    ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="For this run, use what the current folder brings (.env, .mcp.json)."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The options that several commands share, as given before or after the command."""
+
+    model: str | None = None
+    tools: str | None = None
+    workspace: Path | None = None
+    grant: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    trust: bool = False
+
+    def over(self, earlier: Start) -> Start:
+        """These options where given, else the earlier ones."""
+        return Start(
+            **{f.name: getattr(self, f.name) or getattr(earlier, f.name) for f in fields(self)}
+        )
+
+
+def shared(
+    model: Model = None,
+    tools: Tools = None,
+    workspace: Workspace = None,
+    grant: Grant = None,
+    deny: Deny = None,
+    trust: Trust = False,
+) -> Start:
+    """The shared options as one value; the signature is what the commands get."""
+    return Start(model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust)
+
+
+def with_start(*names: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command the shared options with these names (default: all) as ``start``."""
+    offered = inspect.signature(shared, eval_str=True).parameters
+    taken = {name: offered[name] for name in names or offered}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [
+            inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(p.replace(kind=p.KEYWORD_ONLY) for p in own.values() if p.name != "start"),
+            *(p.replace(kind=p.KEYWORD_ONLY) for p in taken.values()),
+        ]
+
+        @functools.wraps(command)
+        def run(*, ctx: typer.Context, **given: Any) -> None:
+            start = shared(**{name: given.pop(name) for name in taken})
+            command(start=start.over(ctx.obj or Start()), **given)
+
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+# --- the store alone -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_store() -> Iterator[tuple[Settings, Store]]:
+    """Settings and the store, for commands that need no model and no tools.
+
+    The current folder is not looked at: it cannot say where the record is.
+    """
+    from agent.config import load_settings
+    from agent.store import Store
+
+    settings = load_settings()
+    home = settings.ensure_home()
+    store = Store.open(settings.database_url, home=home)
+    try:
+        yield settings, store
+    finally:
+        store.close()
+
+
+# --- the whole application -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the application is opened with."""
+
+    settings: Settings
+    start: Start
+    via: str
+    servers: tuple[ServerConfig, ...] = ()
+
+    @property
+    def options(self) -> Options:
+        """The options, as the application takes them; imports LangChain."""
+        from agent.application import Options
+
+        return Options(
+            granted=self.start.grant,
+            denied=self.start.deny,
+            servers=self.servers,
+            via=self.via,
+            override=self.start.model is not None,
+        )
+
+
+def plan(start: Start, via: str, *, may_ask: bool = True) -> Plan:
+    """Settle the settings and what the current folder may add to them.
+
+    On a terminal a person is asked once for each new content of the folder's files; elsewhere
+    these are left out unless ``--trust`` was given, and stderr says so.
+
+    Args:
+        via: Where decisions of this process come from.
+        may_ask: Whether a person may be asked at all.
+    """
+    from agent.config import load_settings
+
+    folder = Path.cwd()
+    items = _confirmed(folder, start.trust, may_ask)
+    variables = items.variables if items else {}
+    settings = load_settings(
+        env_file=variables, model=start.model, tools=start.tools, workspace=start.workspace
+    )
+    return Plan(settings, start, via, _servers(folder, items))
+
+
+def _confirmed(folder: Path, trust: bool, may_ask: bool) -> FolderItems | None:
+    """What the folder brings, if it may be used."""
+    from agent import trust as folders
+    from agent.config import load_settings
+    from agent.safe_text import one_line
+
+    home = load_settings().home
+    items = folders.find_items(folder)
+    for sentence in items.refused:
+        say(sentence)
+    if not items:
+        return None
+    state = folders.is_trusted(folder, items, home)
+    if state or trust:
+        return items
+    names = ", ".join(one_line(name) for name in items.texts)
+    if not (may_ask and on_terminal()):
+        say(
+            f"Ignored {names} of {one_line(str(folder))}: {state.reason} To use it, confirm it "
+            "once in sayso chat, or add --trust."
+        )
+        return None
+    say(f"The folder {one_line(str(folder))} brings settings or programs. {state.reason}")
+    for line in items.describe():
+        say(f"  {line}")
+    if not confirm("Use them, now and as long as they stay as they are?"):
+        say(f"Ignored {names} for this run.")
+        return None
+    folders.remember(folder, items, home)
+    return items
+
+
+def _servers(folder: Path, items: FolderItems | None) -> tuple[ServerConfig, ...]:
+    from agent.trust import MCP
+
+    if items is None or MCP not in items.texts:
+        return ()
+    from agent.config import process_environment
+    from agent.mcp.config import parse_config
+
+    return tuple(parse_config(items.texts[MCP], folder / MCP, process_environment()))
+
+
+@contextlib.asynccontextmanager
+async def opened(plan: Plan) -> AsyncIterator[Application]:
+    """The application; what its libraries log goes to the log meanwhile."""
+    from agent.application import Application
+    from agent.cli.faults import logged
+
+    with logged(plan.settings.ensure_home()):
+        async with Application.open(plan.settings, plan.options) as app:
+            for notice in app.notices:
+                say(notice)
+            yield app

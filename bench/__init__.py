@@ -1,0 +1,1 @@
+"""What is measured, and how to run it: ``make bench`` or ``python -m bench.<name>``."""

