@@ -222,6 +222,11 @@ class AgentSession:
                     yield event
             snapshot = await self._snapshot()
             if not snapshot.tasks:
+                if not turn.answer.strip():
+                    raise SaysoError(
+                        "The model's reply was empty, and again when it was asked once more. "
+                        'Nothing was lost: say "continue", or choose another model with --model.'
+                    )
                 turn.state = "done"
                 return
             rows = await record_interrupts(
@@ -421,6 +426,8 @@ class AgentSession:
         """End the session: nothing that waits runs, the history stays valid."""
         if _open_calls(await self._snapshot()):
             await self._leave_open_calls("the session was cancelled")
+        if (await self._snapshot()).tasks:
+            await self.seed([])
         self._update(state="cancelled")
 
     async def _leave_open_calls(self, reason: str) -> None:
@@ -433,7 +440,10 @@ class AgentSession:
         )
 
     async def seed(self, messages: Sequence[BaseMessage]) -> None:
-        """Begin this session, a fork, with the messages of another one."""
+        """Add messages and come to rest after them, with no model call to follow.
+
+        A fork begins so, with the messages of its source.
+        """
         self._seen = None
         await self._graph.aupdate_state(
             self._config, {"messages": list(messages), "jump_to": "end"}, as_node="model"

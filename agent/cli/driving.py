@@ -1,63 +1,34 @@
-"""Driving a session without a chat: progress, Ctrl-C, and what a turn ends with.
-
-Answers go to stdout, everything else to stderr. On exit 3 stdout has the session's id.
-"""
+"""Driving a session without a chat: Ctrl-C, decisions made meanwhile, the code to exit with."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from agent.cli.output import answer, answer_json, as_json, say
-from agent.errors import SaysoError, SessionBusy
-from agent.events import (
-    ApprovalAsked,
-    CallFinished,
-    CallJudged,
-    CallProposed,
-    Done,
-    Event,
-    Message,
-    MessageDelta,
-    ReceiptReady,
-)
-from agent.store.records import Record
-from agent.types import Receipt
+from agent.cli.output import say
+from agent.cli.report import Outcome, Reporter
+from agent.errors import SessionBusy
+from agent.events import ApprovalAsked, Done, Event
 
 if TYPE_CHECKING:
     from agent.application import Application
-    from agent.cli.start import Plan
     from agent.session import AgentSession
-    from agent.store.records import ApprovalRecord
 
-Settle = Callable[["Application", "AgentSession"], Awaitable[bool]]
-"""What to do when a session waits; returns whether it can be carried on at once."""
-
-REST = ("done", "stopped", "interrupted", "cancelled", "failed")
+Settle = Callable[["Application", "AgentSession"], Awaitable[Done | None]]
+"""Answers what waits, for a headless run. ``None``: decisions were recorded, carry the session
+on. A Done: that is how it ends."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a session stands after a drive: its last Done, with the code to exit with."""
+@dataclass
+class _Pass:
+    """One pass of a session: how it ended, and what it asked."""
 
     done: Done
-    receipt: Receipt
-    waiting: tuple[ApprovalRecord, ...] = ()
-
-
-class Reporter(Protocol):
-    """Shows a drive."""
-
-    def event(self, event: Event) -> None: ...
-    def end(self, outcome: Outcome) -> None: ...
-
-
-# --- driving -------------------------------------------------------------------------------
+    asked: list[str] = field(default_factory=list)
 
 
 async def drive(
@@ -72,7 +43,7 @@ async def drive(
 
     Args:
         text: The message; ``None`` resumes.
-        settle: Answers what waits, for a headless run.
+        settle: Answers what waits; without it a session that waits is left waiting.
 
     Returns:
         The exit code.
@@ -80,56 +51,86 @@ async def drive(
     Raises:
         SessionBusy: Another process holds the session; nothing was changed.
     """
-    done = await _hold(app, session_id, reporter, text, settle)
-    while _decided_meanwhile(app, session_id, done):
+    last = await _hold(app, session_id, reporter, text, settle)
+    while _decided_meanwhile(app, last):
         try:
-            done = await _hold(app, session_id, reporter, None, settle)
+            last = await _hold(app, session_id, reporter, None, settle)
         except SessionBusy:
-            break
-    outcome = _outcome(app, done)
+            break  # whoever decided has gone on with it
+    outcome = _outcome(app, last.done)
     reporter.end(outcome)
     return outcome.done.exit
 
 
 async def _hold(
     app: Application, session_id: str, reporter: Reporter, text: str | None, settle: Settle | None
-) -> Done:
+) -> _Pass:
     """Everything that is done under one lease."""
     async with app.open_session(session_id) as session:
-        with _stopped_by_ctrl_c(session):
-            done = await _follow(session.run(text) if text else session.resume(), reporter)
-            while done.state == "waiting" and settle and await settle(app, session):
-                done = await _follow(session.resume(), reporter)
-        if done.state == "waiting" and session.record.state == "cancelled":
-            done = replace(done, state="cancelled", exit=5)
-        return done
+        with _stopped_by_signals(session):
+            events = session.resume() if text is None else session.run(text)
+            last = await _follow(events, reporter)
+            while last.done.state == "waiting" and settle is not None:
+                ended = await settle(app, session)
+                if ended is not None:
+                    return _Pass(ended)
+                last = await _follow(session.resume(), reporter)
+            return last
 
 
-async def _follow(events: AsyncIterator[Event], reporter: Reporter) -> Done:
-    done: Done | None = None
-    async for event in events:
-        if isinstance(event, Done):
-            done = event
-        else:
-            reporter.event(event)
-    assert done is not None
-    return done
+async def _follow(events: AsyncGenerator[Event, None], reporter: Reporter) -> _Pass:
+    asked: list[str] = []
+    async with contextlib.aclosing(events):
+        async for event in events:
+            if isinstance(event, Done):
+                return _Pass(event, asked)
+            if isinstance(event, ApprovalAsked):
+                asked.append(event.approval.id)
+            reporter.show(event)
+    raise AssertionError("a turn ended without Done")
 
 
-def _decided_meanwhile(app: Application, session_id: str, done: Done) -> bool:
-    """Whether somebody decided after this process looked for the last time.
+def _decided_meanwhile(app: Application, last: _Pass) -> bool:
+    """Whether somebody decided after the session was looked at for the last time.
 
-    They found the lease taken and left the session to this process, so it goes on with it.
+    They found the lease taken and left the session to this process.
     """
-    if done.state != "waiting":
-        return False
-    rows = app.store.approvals.list(status=None, session=session_id, limit=_RECENT)
-    turn = app.store.sessions.get(session_id).turn
-    return any(row.status != "pending" and _not_run(app, row) for row in rows if row.turn == turn)
+    return last.done.state == "waiting" and any(
+        app.store.approvals.get(asked, whole=True).status != "pending" for asked in last.asked
+    )
 
 
-_RECENT = 100
+def _outcome(app: Application, done: Done) -> Outcome:
+    """What waits comes before every other way to end, but for an interruption."""
+    from agent.receipt import build_receipt
+
+    record = app.store.sessions.get(done.session)
+    waiting = app.store.approvals.list(status="pending", session=done.session, limit=_ALL)
+    if waiting and done.state != "interrupted":
+        done = replace(done, exit=3)
+    return Outcome(done, build_receipt(app.store, done.session, record.turn), tuple(waiting))
 
 
-def _not_run(app: Application, approval: ApprovalRecord) -> bool:
-    raise NotImplementedError
+_ALL = 1000
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(session: AgentSession) -> Iterator[None]:
+    """Ctrl-C stops the turn safely, a second one at once; SIGTERM and SIGHUP at once.
+
+    Either way the session is closed in order, and can be carried on.
+    """
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGHUP)
+    task = asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGINT, lambda: say(session.request_stop()))
+    for number in numbers:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    except asyncio.CancelledError:
+        say(f"Ended. Carry it on: sayso resume {session.id}")
+        raise
+    finally:
+        for number in (signal.SIGINT, *numbers):
+            loop.remove_signal_handler(number)

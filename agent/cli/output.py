@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -94,14 +95,9 @@ def _forget_typed() -> None:
     """Keys typed before a question never answer it."""
     import termios
 
-    try:
+    with contextlib.suppress(termios.error, OSError, ValueError):  # not a terminal after all
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    except (termios.error, OSError, ValueError):
-        pass  # not a terminal after all
 
 
 def _width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-
-
-Say = Callable[[str], None]

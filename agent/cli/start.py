@@ -15,6 +15,10 @@ import typer
 from agent.cli.output import confirm, on_terminal, say
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from langchain_core.tools import BaseTool
+
     from agent.application import Application, Options
     from agent.config import Settings
     from agent.mcp.config import ServerConfig
@@ -158,8 +162,23 @@ class Plan:
             override=self.start.model is not None,
         )
 
+    async def server_tools(self, stack: AsyncExitStack) -> list[BaseTool]:
+        """The tools of the MCP servers alone, started until the stack ends; says what fails."""
+        from agent.config import process_environment
+        from agent.mcp.host import McpHost
 
-def plan(start: Start, via: str, *, may_ask: bool = True) -> Plan:
+        host = McpHost(
+            self.servers,
+            environment=process_environment(),
+            log_folder=self.settings.ensure_home() / "logs",
+        )
+        await stack.enter_async_context(host)
+        for name, why in host.problems.items():
+            say(f"MCP server {name}: {why}")
+        return host.tools
+
+
+def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
     """Settle the settings and what the current folder may add to them.
 
     On a terminal a person is asked once for each new content of the folder's files; elsewhere
@@ -167,20 +186,20 @@ def plan(start: Start, via: str, *, may_ask: bool = True) -> Plan:
 
     Args:
         via: Where decisions of this process come from.
-        may_ask: Whether a person may be asked at all.
+        folder: Whether the command has any use for what the folder brings.
     """
     from agent.config import load_settings
 
-    folder = Path.cwd()
-    items = _confirmed(folder, start.trust, may_ask)
+    here = Path.cwd()
+    items = _confirmed(here, start.trust) if folder else None
     variables = items.variables if items else {}
     settings = load_settings(
         env_file=variables, model=start.model, tools=start.tools, workspace=start.workspace
     )
-    return Plan(settings, start, via, _servers(folder, items))
+    return Plan(settings, start, via, servers_of(here, items))
 
 
-def _confirmed(folder: Path, trust: bool, may_ask: bool) -> FolderItems | None:
+def _confirmed(folder: Path, trust: bool) -> FolderItems | None:
     """What the folder brings, if it may be used."""
     from agent import trust as folders
     from agent.config import load_settings
@@ -196,7 +215,7 @@ def _confirmed(folder: Path, trust: bool, may_ask: bool) -> FolderItems | None:
     if state or trust:
         return items
     names = ", ".join(one_line(name) for name in items.texts)
-    if not (may_ask and on_terminal()):
+    if not on_terminal():
         say(
             f"Ignored {names} of {one_line(str(folder))}: {state.reason} To use it, confirm it "
             "once in sayso chat, or add --trust."
@@ -212,7 +231,8 @@ def _confirmed(folder: Path, trust: bool, may_ask: bool) -> FolderItems | None:
     return items
 
 
-def _servers(folder: Path, items: FolderItems | None) -> tuple[ServerConfig, ...]:
+def servers_of(folder: Path, items: FolderItems | None) -> tuple[ServerConfig, ...]:
+    """The MCP servers of a folder's confirmed ``.mcp.json``; none without it."""
     from agent.trust import MCP
 
     if items is None or MCP not in items.texts:

@@ -24,7 +24,7 @@ from agent.canonical import call_digest
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import turn_number
 from agent.middleware.guard import Entry, entry
-from agent.middleware.results import readable
+from agent.middleware.results import readable, transaction_of
 from agent.middleware.state import (
     AgentContext,
     OpenCall,
@@ -329,7 +329,7 @@ class _Attempt:
             state=state,
             result=result,
             transport=transport,
-            transaction=_transaction(message),
+            transaction=transaction_of(message),
         )
 
     def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str]:
@@ -348,12 +348,6 @@ class _Attempt:
                 return "failed", outcome.model_copy(update={"status": "error"}), "not entered"
         limit = self.context.result_limit
         return "committed", readable(self.request, outcome, self.bound.contract, limit), "answered"
-
-
-def _transaction(message: ToolMessage) -> str | None:
-    """The service's own id of the change, where a result names one."""
-    found = message.additional_kwargs.get("transaction")
-    return found if isinstance(found, str) else None
 
 
 def _outcome(task: asyncio.Future[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from langchain.agents.middleware.types import ToolCallRequest
@@ -41,10 +42,19 @@ def readable(
     )
     if (artifact := _plain(result.artifact)) is not None:
         message.artifact = artifact
-        transaction = artifact.get("transaction") if isinstance(artifact, dict) else None
-        if isinstance(transaction, str):
-            message.additional_kwargs["transaction"] = transaction
     return message
+
+
+def transaction_of(message: ToolMessage) -> str | None:
+    """The service's own id of a change, where a result names it as ``transaction``."""
+    result = message.artifact
+    if not isinstance(result, dict):
+        try:
+            result = json.loads(str(message.content))
+        except ValueError:
+            return None
+    found = result.get("transaction") if isinstance(result, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def cut(text: str, limit: int) -> str:

@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.input import create_input
 from prompt_toolkit.output import Output, create_output
 from rich.text import Text
@@ -24,13 +23,13 @@ from agent import __version__
 from agent.errors import LeaseLost, SaysoError, UsageError
 from agent.events import Done, Event
 from agent.repl.commands import ChatCompleter, model_text, run_command
-from agent.repl.desk import POLL_SECONDS, Desk
+from agent.repl.desk import POLL_SECONDS, Desk, asking
 from agent.repl.keys import Keyboard
 from agent.repl.panel import decided_elsewhere
 from agent.repl.ports import Application, Opener, Session
 from agent.repl.prompts import News, Prompts
 from agent.repl.render import TurnView, show_history, show_receipt
-from agent.repl.screen import Screen, join
+from agent.repl.screen import Screen, echo, join
 from agent.safe_text import shorten, strict
 from agent.store.records import ApprovalRecord
 
@@ -279,9 +278,8 @@ class Chat:
 
     async def _superseding(self, waiting: int) -> bool:
         what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
-        self.screen.note(f"{what}; send anyway and nothing of it runs? y/N", "bold yellow")
-        self.screen.drain()
-        with self._keyboard.asking() as answers:
+        question = f"{what}; send anyway and nothing of it runs? y/N"
+        with asking(self.screen, self._keyboard, question) as answers:
             return await answers.get() == "y"
 
     # --- a turn --------------------------------------------------------------------------
@@ -331,16 +329,11 @@ class Chat:
         """The status line while a turn runs; it echoes what is typed ahead."""
 
         def typed(text: str) -> None:
-            echo = text.replace("\n", " ")[-200:]
-            self.screen.status(f"for your next message: {echo}" if echo else _WORKING)
+            self.screen.status(f"for your next message: {echo(text)}" if text else _WORKING)
 
-        self._keyboard.on_typing = typed
-        typed(str(self._keyboard.typeahead))
-        try:
+        with self.screen.status_line(""), self._keyboard.echoing(typed):
+            typed(str(self._keyboard.typeahead))
             yield
-        finally:
-            self._keyboard.on_typing = None
-            self.screen.status("")
 
     @contextlib.contextmanager
     def _interrupted_by(self, callback: Callable[[], object]) -> Iterator[None]:
@@ -371,7 +364,7 @@ class Chat:
                 self._prompts.wake()
                 return
             self._app = self._opening.result()
-            await run_in_terminal(self._greet)
+            self._prompts.print_above(self._greet)
             self._refresh_toolbar()
         if self._at_rest:
             while not self._decided_elsewhere():

@@ -8,23 +8,27 @@ changes nothing and is asked again.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent.errors import AlreadyDecided, DecisionError
-from agent.repl.keys import CLOSED, Keyboard
+from agent.repl.keys import CLOSED, Answers, Keyboard
 from agent.repl.panel import approval_panel, call_line, decided_elsewhere, explanation, overview
 from agent.repl.ports import Approvals, Session
 from agent.repl.prompts import Prompts
-from agent.repl.screen import Lines, Screen, join
+from agent.repl.screen import Lines, Screen, echo, join
 from agent.safe_text import exact_json, strict
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
 
 POLL_SECONDS = 0.5
 """How often an open panel asks the store whether somebody else has decided."""
+
+KEY_MARK = "▸"
+"""Stands at the bottom while a key is waited for."""
 
 _LEAVE = frozenset({"q", "escape", "c-c", "c-d", CLOSED})
 _MORE = frozenset({" ", "enter"})
@@ -321,24 +325,16 @@ class Desk:
             The key; ``None`` when an approval of ``watched`` is no longer pending, which has
             been said.
         """
-        if transient:
-            self.screen.status(question)
-        else:
-            self.screen.note(question, "bold")
-        self.screen.drain()
-        with self.keyboard.asking() as answers:
-            try:
-                while True:
-                    key = await answers.get(self.poll)
-                    if key is None:
-                        if self._decided_elsewhere(watched):
-                            return None
-                    elif key in keys or key in _LEAVE:
-                        return key
-                    else:
-                        self.screen.note(otherwise or f"That key does nothing here. {question}")
-            finally:
-                self.screen.status("")
+        with asking(self.screen, self.keyboard, question, transient=transient) as answers:
+            while True:
+                key = await answers.get(self.poll)
+                if key is None:
+                    if self._decided_elsewhere(watched):
+                        return None
+                elif key in keys or key in _LEAVE:
+                    return key
+                else:
+                    self.screen.note(otherwise or f"That key does nothing here. {question}")
 
     def _decided_elsewhere(self, watched: list[ApprovalRecord]) -> bool:
         pending = {approval.id for approval in self.session.pending()}
@@ -346,6 +342,29 @@ class Desk:
         for approval in gone:
             self.screen.note(decided_elsewhere(self.approvals.get(approval.id)), "bold green")
         return bool(gone)
+
+
+@contextlib.contextmanager
+def asking(
+    screen: Screen, keyboard: Keyboard, question: str, *, transient: bool = False
+) -> Iterator[Answers]:
+    """Put a question that one key answers; ``KEY_MARK`` shows that keys count from now on.
+
+    Args:
+        transient: Whether the question itself is wiped afterwards.
+    """
+    if not transient:
+        screen.note(question, "bold")
+    screen.drain()
+    mark = f"{KEY_MARK} {question}" if transient else KEY_MARK
+    with (
+        keyboard.asking() as answers,
+        screen.status_line(mark),
+        keyboard.echoing(
+            lambda text: screen.status(f"{mark} (pasted, for your next message: {echo(text)})")
+        ),
+    ):
+        yield answers
 
 
 class ArgumentsError(ValueError):

@@ -85,7 +85,7 @@ class Keyboard:
         self.source = source
         self.typeahead = Typeahead()
         self.on_interrupt: Callable[[], object] | None = None
-        self.on_typing: Callable[[str], None] | None = None
+        self._show_typed: Callable[[str], None] | None = None
         self.closed = False
         self._output = output
         self._asked: Answers | None = None
@@ -128,6 +128,15 @@ class Keyboard:
             self._question += 1
             for key in answers.unread():
                 self.typeahead.add(key)
+
+    @contextlib.contextmanager
+    def echoing(self, show: Callable[[str], None]) -> Iterator[None]:
+        """Call ``show`` with the text typed ahead, whenever it changes."""
+        before, self._show_typed = self._show_typed, show
+        try:
+            yield
+        finally:
+            self._show_typed = before
 
     @contextlib.contextmanager
     def lent(self, interrupt: Callable[[], None]) -> Iterator[None]:
@@ -197,9 +206,12 @@ class Keyboard:
             elif self._asked is not None and typed and name:
                 self._asked.put(name, key)
             else:
-                self.typeahead.add(key)
-        if keys and self._asked is None and self.on_typing is not None:
-            self.on_typing(str(self.typeahead))
+                self._keep(key)
+
+    def _keep(self, key: KeyPress) -> None:
+        self.typeahead.add(key)
+        if self._show_typed is not None:
+            self._show_typed(str(self.typeahead))
 
     def _close(self) -> None:
         self.closed = True

@@ -96,6 +96,21 @@ class Prompts:
         if self._message.app.is_running and not self._message.app.is_done:
             self._message.app.exit(result=News(self._message.default_buffer.text))
 
+    def print_above(self, draw: Callable[[], None]) -> None:
+        """Print something while the message prompt is open, above it.
+
+        prompt_toolkit's ``run_in_terminal`` is for the same, but puts the terminal into cooked
+        mode meanwhile: an Enter pressed just then would arrive as a line feed, a new line.
+        """
+        app = self._message.app
+        if not app.is_running:
+            draw()
+            return
+        app.renderer.erase()
+        draw()
+        app.renderer.request_absolute_cursor_position()
+        app.invalidate()
+
     def redraw(self) -> None:
         """Draw the toolbar again."""
         self._message.app.invalidate()

@@ -78,6 +78,15 @@ class Screen:
         self.console.file.flush()
 
     @contextlib.contextmanager
+    def status_line(self, text: str) -> Iterator[None]:
+        """Show a status line, and remove whichever is there at the end."""
+        self.status(text)
+        try:
+            yield
+        finally:
+            self.status("")
+
+    @contextlib.contextmanager
     def handed_over(self) -> Iterator[None]:
         """While somebody else draws: the status line is removed and stays away."""
         self.status("")
@@ -151,6 +160,11 @@ def _trimmed(line: list[Segment]) -> list[Segment]:
 
 def _painted(segment: Segment) -> bool:
     return segment.style is not None and segment.style.bgcolor is not None
+
+
+def echo(text: str) -> str:
+    """The end of what was typed, for a status line."""
+    return " ".join(text.split())[-200:]
 
 
 def join(parts: Iterable[str], separator: str = " · ") -> str:

@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, create_engine, event, inspect, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
-from sqlalchemy.exc import ProgrammingError as SqlError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from agent.errors import SchemaTooNew, StoreError, UsageError
 from agent.store.ids import session_id, short_id
@@ -135,7 +134,7 @@ class Database:
         try:
             with self._reader.connect() as conn:
                 found = conn.scalar(select(schema_version.c.version_num))
-        except (OperationalError, SqlError):  # a new database has no such table
+        except DBAPIError:  # a new database has no such table; any other reason comes up below
             found = None
         if found == HEAD:
             return

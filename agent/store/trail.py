@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Text, select, type_coerce, union
 
+from agent.errors import NotFound
 from agent.store.database import Database
 from agent.store.records import TrailEntry
 from agent.store.schema import sessions, trail
@@ -102,12 +103,18 @@ class Trail:
             return [(*row,) for row in conn.execute(query.order_by(sessions.c.id))]
 
     def verify(self, session: str | None = None) -> list[Problem]:
-        """What is changed, missing or out of place; an empty list when all chains hold."""
-        return [problem for name in self._chains(session) for problem in self._verify_chain(name)]
+        """What is changed, missing or out of place; an empty list when all chains hold.
 
-    def _chains(self, session: str | None) -> list[str]:
-        if session is not None:
-            return [session]
+        Raises:
+            NotFound: There is no such session, not even a deleted one.
+        """
+        names = self._chains()
+        if session is not None and session not in names:
+            raise NotFound("session", session)
+        chosen = names if session is None else [session]
+        return [problem for name in chosen for problem in self._verify_chain(name)]
+
+    def _chains(self) -> list[str]:
         names = union(select(sessions.c.id), select(trail.c.session))
         with self._db.read() as conn:
             return sorted(conn.scalars(names))

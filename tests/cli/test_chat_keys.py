@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from agent.repl.desk import KEY_MARK
 from tests.support.fake_chat import ChatTerminal
 
 
@@ -16,9 +17,10 @@ def test_keys_typed_while_a_turn_runs_decide_nothing_and_are_kept(tmp_path):
             chat.send(key)
         chat.expect_on_screen("for your next message: y y")
         (tmp_path / "release").touch()
-        chat.expect("y approve")
+        chat.asked("y approve")
         chat.send("?")  # is read after the keys above, so they had their chance
         chat.expect("leave it waiting; nothing runs")
+        chat.asked("y approve")
         assert chat.log == ['run "slow" supersede=False']
         chat.send("q")
         chat.ready()
@@ -34,10 +36,12 @@ def test_keys_typed_while_a_turn_runs_decide_nothing_and_are_kept(tmp_path):
 def test_a_paste_at_the_panel_decides_nothing_and_is_kept(tmp_path, paste):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel A1")
-        chat.expect("y approve")
+        chat.asked("y approve")
         chat.send(paste)
+        chat.expect("for your next message: y")
         chat.send("?")
         chat.expect("leave it waiting; nothing runs")
+        chat.asked("y approve")
         assert chat.log == ['run "cancel A1" supersede=False']
         chat.send("q")
         chat.ready()
@@ -59,6 +63,7 @@ def test_yes_counts_only_after_the_whole_call_was_shown(tmp_path):
         while "y approve" not in shown:
             chat.send(" ")
             shown = chat.expect_one_of("more lines", "y approve")
+        chat.expect(KEY_MARK)
         assert '"line 089"' in chat.text
         assert chat.log == ['run "write long" supersede=False']
         chat.send("y")
@@ -69,16 +74,16 @@ def test_yes_counts_only_after_the_whole_call_was_shown(tmp_path):
 STATES = {
     "at the prompt": lambda chat: None,
     "while a turn runs": lambda chat: (chat.say("slow"), chat.expect("slow_tool")),
-    "at the panel": lambda chat: (chat.say("cancel A1"), chat.expect("y approve")),
+    "at the panel": lambda chat: (chat.say("cancel A1"), chat.asked("y approve")),
     "in the editor": lambda chat: (
         chat.say("cancel A1"),
-        chat.expect("y approve"),
+        chat.asked("y approve"),
         chat.send("e"),
         chat.expect('"expected_revision": 3\n}'),
     ),
     "at the reason": lambda chat: (
         chat.say("cancel A1"),
-        chat.expect("y approve"),
+        chat.asked("y approve"),
         chat.send("n"),
         chat.expect("Why not?"),
     ),
@@ -98,7 +103,7 @@ def test_ctrl_c_leads_back_and_the_terminal_is_restored(tmp_path, state):
         chat.ready()
         STATES[state](chat)
         chat.send("\x03")
-        chat.expect(AFTER[state])
+        (chat.asked if AFTER[state] == "y approve" else chat.expect)(AFTER[state])
         assert not any("approve" in line or "reject" in line for line in chat.log)
         if AFTER[state] == "y approve":
             chat.send("q")

@@ -13,7 +13,7 @@ def chat(tmp_path):
     """A chat that waits at the panel of one approval."""
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel A1")
-        chat.expect("y approve")
+        chat.asked("y approve")
         yield chat
 
 
@@ -43,11 +43,11 @@ def test_going_back_from_a_reason_leaves_the_choice_open(chat):
     chat.send("n")
     chat.expect("Why not?")
     chat.send("\x1b")
-    chat.expect("y approve")
+    chat.asked("y approve")
     chat.send("m")
     chat.expect("Your answer to the model")
     chat.send("\r")  # an empty answer is none
-    chat.expect("y approve")
+    chat.asked("y approve")
     assert chat.log == [ASKED]
     chat.send("m")
     chat.expect("Your answer to the model")
@@ -76,19 +76,19 @@ def test_an_edit_that_changes_nothing_decides_nothing(chat):
         chat.expect('"expected_revision": 3\n}')
         chat.send(keys)
         chat.expect(said)
-        chat.expect("y approve")
+        chat.asked("y approve")
     assert chat.log == [ASKED]
 
 
 def test_always_shows_its_scope_first_and_can_be_revoked(chat):
     chat.send("a")
     chat.expect("Always, for this session: cancel_order of order A1")
-    chat.expect("y agree")
+    chat.asked("y agree")
     chat.send("n")
-    chat.expect("y approve")
+    chat.asked("y approve")
     assert chat.log == [ASKED]
     chat.send("a")
-    chat.expect("y agree")
+    chat.asked("y agree")
     chat.send("y")
     assert finished(chat).startswith("ap-1 approve")
     chat.say("/rules")
@@ -131,12 +131,12 @@ def test_a_new_message_supersedes_only_when_confirmed(chat):
     chat.send("q")
     chat.expect("Later, or elsewhere: sayso chat -r s-fake01")
     chat.ready().say("something else")
-    chat.expect("1 call waits; send anyway and nothing of it runs? y/N")
+    chat.asked("1 call waits; send anyway and nothing of it runs? y/N")
     chat.send("n")
     chat.expect("› something else")
     assert chat.log == [ASKED]
     chat.send("\r")
-    chat.expect("y/N")
+    chat.asked("y/N")
     chat.send("y")
     chat.expect("That is all.")
     assert chat.log == [ASKED, 'run "something else" supersede=True']
@@ -146,7 +146,7 @@ def test_what_was_left_comes_back_with_approvals(chat):
     chat.send("\x1b")
     chat.expect("Left waiting: ap-1")
     chat.ready().say("/approvals")
-    chat.expect("y approve")
+    chat.asked("y approve")
     chat.send("y")
     assert finished(chat).startswith("ap-1 approve")
 
@@ -154,11 +154,11 @@ def test_what_was_left_comes_back_with_approvals(chat):
 def test_each_of_several_is_decided_in_turn(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel three")
-        chat.expect("q leave them waiting")
+        chat.asked("q leave them waiting")
         chat.send("d")
         for position, key in (("1 of 3", "y"), ("2 of 3", "n"), ("3 of 3", "y")):
             chat.expect(position)
-            chat.expect("n reject")
+            chat.asked("n reject")
             chat.send(key)
             if key == "n":
                 chat.expect("Why not?")
@@ -175,9 +175,9 @@ def test_each_of_several_is_decided_in_turn(tmp_path):
 def test_approving_all_shows_each_whole_first(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel three")
-        chat.expect("A approve all 3")
+        chat.asked("A approve all 3")
         chat.send("A")
-        shown = chat.expect("y approve all 3")
+        shown = chat.asked("y approve all 3")
         assert [f'"order_id": "{order}"' in shown for order in ("A1", "A2", "B1")] == [True] * 3
         assert chat.log == ['run "cancel three" supersede=False']
         chat.send("y")
@@ -190,12 +190,12 @@ def test_approving_all_shows_each_whole_first(tmp_path):
 def test_one_can_be_picked_and_the_rest_left(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel three")
-        chat.expect("1-3 pick one")
+        chat.asked("1-3 pick one")
         chat.send("2")
-        chat.expect("y approve")
+        chat.asked("y approve")
         chat.send("y")
         chat.expect("2 calls wait for you")
-        chat.expect("q leave them waiting")
+        chat.asked("q leave them waiting")
         chat.send("q")
         chat.expect("Left waiting: ap-1, ap-3")
         chat.ready()
@@ -207,7 +207,7 @@ def test_what_is_in_doubt_is_settled_by_a_person(tmp_path, key, answer):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("cancel lost")
         chat.expect("Did this call happen?")
-        chat.expect("h it happened")
+        chat.asked("h it happened")
         chat.send("y")  # is no answer to this question
         chat.expect("That key does nothing here.")
         chat.send(key)
@@ -218,7 +218,7 @@ def test_what_is_in_doubt_is_settled_by_a_person(tmp_path, key, answer):
 def test_the_panel_of_a_waiting_session_comes_first(tmp_path, how):
     FakeStore(tmp_path).save([CANCEL])
     with ChatTerminal(tmp_path, *how) as chat:
-        before = chat.expect("y approve")
+        before = chat.asked("y approve")
         assert "I will cancel it." in before
         assert "›  " not in before.replace("› cancel A1", "")
         chat.send("y")

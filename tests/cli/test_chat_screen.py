@@ -8,9 +8,8 @@ from tests.support.fake_chat import ChatTerminal
 def test_a_hostile_result_moves_nothing(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("hostile")
-        chat.expect("end")
-        chat.ready()
-        screen = chat.display
+        chat.expect("⟨U+202E⟩abc")
+        screen = chat.ready().display
     assert "sayso 0." in screen  # the screen was not cleared
     assert "1 fetch ␛]0;owned␇␛[2J⟨U+009B⟩5A␍pwned␈␡ ␛]8;;http://evil␛\\link" in screen
     assert "It says: ␛]0;owned␇" in screen
@@ -23,8 +22,7 @@ def test_a_hostile_result_moves_nothing(tmp_path):
 def test_narrow(tmp_path):
     with ChatTerminal(tmp_path, size=(40, 30)) as chat:
         chat.ready().say("cancel A1")
-        chat.expect("y approve")
-        chat.expect("waiting")
+        chat.asked("y approve")
         assert "q leave it" in chat.display
         chat.send("y")
         chat.expect("Done as you decided.")
@@ -35,7 +33,7 @@ def test_narrow(tmp_path):
 def test_no_color(tmp_path):
     with ChatTerminal(tmp_path, environment={"NO_COLOR": "1"}) as chat:
         chat.ready().say("cancel A1")
-        chat.expect("y approve")
+        chat.asked("y approve")
         chat.send("y")
         chat.expect("Done as you decided.")
         chat.ready()
@@ -46,7 +44,7 @@ def test_no_color(tmp_path):
 def test_answers_go_to_a_redirected_output_and_questions_to_the_terminal(tmp_path):
     with ChatTerminal(tmp_path, redirected=True) as chat:
         chat.ready().say("cancel A1")
-        chat.expect("y approve")
+        chat.asked("y approve")
         chat.send("y")
         chat.ready()
         assert chat.leave() == 0
@@ -72,7 +70,7 @@ def test_commands(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         for command, answer in (
             ("/help", "Ctrl+J or Alt+Enter is a new line"),
-            ("/aproval", "Did you mean /approvals?"),
+            ("/aproval", "Did you mean /approvals"),
             ("/model", "offline: a rule-based stand-in"),
             ("/approvals", "Nothing waits for you in this session."),
             ("/sessions", "s-fake01  done"),

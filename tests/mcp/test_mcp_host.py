@@ -407,13 +407,15 @@ async def test_a_collision_names_both(rough: Rough, tmp_path: Path) -> None:
 
 
 async def test_effects_for_a_tool_that_is_not_there_refuse_the_server(
-    rough: Rough, tmp_path: Path
+    rough: Rough, signals: Any, tmp_path: Path
 ) -> None:
     config = replace(rough(), effects={"ehco": frozenset({"write:x"})})
     async with host_of(config, log_folder=tmp_path) as host:
         assert host.tools == []
         assert "ehco" in host.problems["rough"]
         assert "echo" in host.problems["rough"]
+        pid = (await signals.next("started"))["pid"]
+        assert not signals.is_alive(pid), "a refused server does not stay"
 
 
 # The end -----------------------------------------------------------------------------------

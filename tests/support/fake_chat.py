@@ -30,6 +30,7 @@ from agent.events import (
     ReceiptReady,
 )
 from agent.repl.app import chat
+from agent.repl.desk import KEY_MARK
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
 from agent.types import Decision, Receipt, Verdict
 from tests.support.terminal import Terminal
@@ -350,7 +351,7 @@ def opener(folder: Path) -> Callable[[], Any]:
     """Opens the fake; waits for a file ``open`` first when there is a file ``closed``."""
 
     async def open_app() -> FakeApplication:
-        while (folder / "closed").exists() and not (folder / "open").exists():
+        while (folder / "closed").exists() and not (folder / "open").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         if (folder / "broken").exists():
             raise InvalidDecision("The database cannot be opened.")
@@ -370,6 +371,10 @@ class ChatTerminal(Terminal):
         """Wait for the message prompt."""
         self.expect("› ")
         return self
+
+    def asked(self, text: str) -> str:
+        """Wait for a question that a key answers, until keys count; returns what came."""
+        return self.expect(text) + self.expect(KEY_MARK)
 
     def say(self, text: str) -> None:
         """Type a message at the prompt and send it."""

@@ -16,7 +16,7 @@ from typing import Any
 import pexpect
 import pyte
 
-PATIENCE = 30.0
+PATIENCE = 8.0
 """Seconds to wait for a text before the test fails; reached only when something is broken."""
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")

@@ -86,11 +86,11 @@ def normalise_path(path: str, *, folder: bool = False) -> str:
     Raises:
         WorkspaceError: It is absolute, leads upwards, or cannot be a file's name.
     """
-    if path == "~" or path.startswith(("/", "~/")):
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if path.startswith("/") or parts[:1] == ("~",):
         raise WorkspaceError(
             f"{path!r} is outside the workspace. Paths are relative to it, such as notes/plan.md."
         )
-    parts = tuple(part for part in path.split("/") if part not in ("", "."))
     for part in parts:
         problem = _name_problem(part)
         if problem:

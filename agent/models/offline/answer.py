@@ -59,7 +59,8 @@ def done(card: ToolCard, observation: Observation) -> str:
     if isinstance(observation.data, dict):
         facts = _facts(observation.data, skip=observation.args.values())
         return sentence(f"Done: {what}" + (f" ({facts})" if facts else "")) + edited
-    return f"Done: {what}. The tool says: {sentence(short(observation.text) or 'nothing')}{edited}"
+    # A text may be anything, a person's words instead of a result too: it speaks for itself.
+    return f"{heading(what)}: the result says “{short(observation.text) or 'nothing'}”.{edited}"
 
 
 def _facts(record: Record, skip: Any = ()) -> str:
@@ -108,11 +109,12 @@ def _text_result(card: ToolCard, observation: Observation) -> str:
     ):
         return sentence(f"{expression} = {text}")
     if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT].rstrip()}\n[cut: {MAX_TEXT} of {len(observation.text)} characters are shown]"
+        shown = f"[cut: {MAX_TEXT} of {len(text)} characters are shown]"
+        text = f"{text[:MAX_TEXT].rstrip()}\n{shown}"
     target = card.target
     name = observation.args.get(target.name) if target else None
     if "\n" in text or name:
-        head = heading(f"{card.noun} {name}") if name else "Result"
+        head = heading(f"{card.noun} {name}") if card.noun and name else str(name or "Result")
         return f"{head}:\n```\n{text}\n```"
     return sentence(text) if text else "The result was empty."
 
@@ -155,7 +157,8 @@ def _several(card: ToolCard, rows: Sequence[Record], data: Any) -> str:
         "|" + " --- |" * len(columns),
         *("| " + " | ".join(_cell(r.get(c)) for c in columns) + " |" for r in rows[:MAX_ROWS]),
     ]
-    total = next((v for k, v in data.items() if k in ("matched", "total", "count") and isinstance(v, int)), None) if isinstance(data, dict) else None  # fmt: skip
+    totals = [data.get(k) for k in ("matched", "total", "count")] if isinstance(data, dict) else []
+    total = next((t for t in totals if isinstance(t, int)), None)
     count = (
         f"{total} found, {min(len(rows), MAX_ROWS)} shown"
         if total not in (None, len(rows))

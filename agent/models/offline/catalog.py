@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 from agent.models.offline import words
@@ -51,9 +52,12 @@ class Param:
         return frozenset(c for t in bare for c in words.concepts_of(t))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ToolCard:
-    """One tool: its actions (see ``words``), the things it is about, its parameters."""
+    """One tool: its actions (see ``words``), the things it is about, its parameters.
+
+    The same specification gives the same object, so cards are compared by identity.
+    """
 
     name: str
     description: str
@@ -160,7 +164,7 @@ def _actions(name: str, summary: str) -> tuple[frozenset[str], bool]:
     writes = not decisive & words.READ_ACTIONS
     both = named | of_summary
     if writes:
-        for joiner, verb in zip(opening[1:], opening[2:], strict=False):
+        for joiner, verb in pairwise(opening):
             if joiner in ("or", "and"):
                 both |= words.actions_of(verb)
         both -= words.READ_ACTIONS

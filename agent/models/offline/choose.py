@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.models.offline import words
 from agent.models.offline.catalog import ToolCard
@@ -13,6 +14,7 @@ from agent.models.offline.fill import accepts, fill
 from agent.models.offline.request import Clause
 
 _ENOUGH = 2.5
+_FORBIDS = re.compile(r"\b(?:do not|don['’]?t|never|must not|should not|shouldn['’]t)\b", re.I)
 _SINGLE = {"id": 1.0, "path": 1.0, "url": 2.0, "expression": 3.0}
 
 
@@ -27,8 +29,12 @@ class Choice:
 def asked_actions(clause: Clause) -> frozenset[str]:
     """The actions the clause asks for: those of its first verb, or of a verb with a particle."""
     text = clause.bare.lower()
-    if re.search(r"\b(?:pay|give|send|transfer) .{0,30}\bback\b|\bmoney back\b", text):
+    if _FORBIDS.search(clause.text):
+        return frozenset()
+    if re.search(r"\bmoney back\b|\b(?:pay|paid|give|send|transfer|get)\b.{0,30}\bback\b", text):
         return frozenset({"refund"})
+    if re.search(r"^order (?:me|us|a|an|some|two|three|\d+)\b", text):
+        return frozenset({"buy"})
     if re.search(r"\bcall(?:ed)? .{0,20}\boff\b", text):
         return frozenset({"cancel"})
     if re.search(r"\bget rid of\b|\bthrow away\b", text):
@@ -44,12 +50,13 @@ def asked_actions(clause: Clause) -> frozenset[str]:
     return frozenset()
 
 
-def choose(clause: Clause, cards: Sequence[ToolCard]) -> Choice | None:
+@lru_cache(maxsize=512)
+def choose(clause: Clause, cards: tuple[ToolCard, ...]) -> Choice | None:
     """The best fitting tool, or ``None`` when nothing fits well enough.
 
     A tool that changes something is never chosen unless the clause asks for its action.
     """
-    wanted = asked_actions(clause)
+    wanted = asked_actions(clause) or _implied(clause, cards)
     rarity = _rarity(cards)
     scored = [(s, -i, c) for i, c in enumerate(cards) if (s := _score(clause, wanted, c, rarity))]
     if not scored:
@@ -58,7 +65,17 @@ def choose(clause: Clause, cards: Sequence[ToolCard]) -> Choice | None:
     return Choice(card, score) if score >= _ENOUGH else None
 
 
-def _rarity(cards: Sequence[ToolCard]) -> dict[str, float]:
+def _implied(clause: Clause, cards: Sequence[ToolCard]) -> frozenset[str]:
+    """Without any verb ("pending orders, please") the thing named is to be shown."""
+    if forbids(clause) or clause.lead in words.STOP:
+        return frozenset()
+    known = frozenset[str]().union(*(c.things | c.other_words for c in cards))
+    named = not words.actions_of(clause.lead) and words.concepts_of(clause.lead) & known
+    return frozenset({"get", "list"}) if named else frozenset()
+
+
+@lru_cache(maxsize=16)
+def _rarity(cards: tuple[ToolCard, ...]) -> dict[str, float]:
     counts: dict[str, int] = {}
     for card in cards:
         for c in card.things | card.summary_words:
@@ -113,6 +130,11 @@ def _commands_a_change(clause: Clause, wanted: frozenset[str]) -> bool:
     if wanted:
         return not wanted & words.READ_ACTIONS
     return False
+
+
+def forbids(clause: Clause) -> bool:
+    """Whether the clause says what should not be done ("don't cancel A1")."""
+    return bool(_FORBIDS.search(clause.text)) and not clause.is_question
 
 
 def searcher(cards: Sequence[ToolCard]) -> ToolCard | None:

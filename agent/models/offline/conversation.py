@@ -20,10 +20,24 @@ from agent.models.offline.evidence import observe, record_id, records
 from agent.models.offline.plan import Ask, Progress, World, progress
 from agent.models.offline.request import Clause, Request, parse
 
-_CONTINUE = re.compile(r"^\W*(?:please )?(?:continue|go on|carry on|proceed|resume|keep going|go ahead|yes|yep|yeah|sure|ok(?:ay)?|do it|please do|confirm(?:ed)?)\b[\s,.!]*(?:please|go ahead|do it|continue|then)?\W*$", re.I)  # fmt: skip
+_CONTINUE = re.compile(
+    r"^\W*(?:please )?(?:continue|go on|carry on|proceed|resume|keep going|go ahead|yes|"
+    r"yep|yeah|sure|ok(?:ay)?|do it|please do|confirm(?:ed)?)\b[\s,.!]*(?:please|go ahead|"
+    r"do it|continue|then)?\W*$",
+    re.I,
+)
 _AGAIN = re.compile(r"^\W*(?:please )?(?:try (?:it |that )?again|retry|again|once more)\W*$", re.I)
-_NO = re.compile(r"^\W*(?:no|nope|never ?mind|forget it|stop|cancel that|don't|do not|leave it)\b[\s\w,.]{0,30}$", re.I)  # fmt: skip
-_MORE = re.compile(r"^\W*(?:(?:and|also|plus|now|then|what about|how about|the same (?:for|with)|same (?:for|with)|do the same (?:for|with)|likewise|for)\b[\s,]*)+|[\s,]*\b(?:too|as well|also|instead|please)\W*$", re.I)  # fmt: skip
+_NO = re.compile(
+    r"^\W*(?:no|nope|never ?mind|forget it|stop|cancel that|don't|do not|"
+    r"leave it)\b[\s\w,.]{0,30}$",
+    re.I,
+)
+_MORE = re.compile(
+    r"^\W*(?:(?:and|also|plus|now|then|what about|how about|the same (?:for|with)|"
+    r"same (?:for|with)|do the same (?:for|with)|likewise|for)\b[\s,]*)+|[\s,]*\b(?:too|"
+    r"as well|also|instead|please)\W*$",
+    re.I,
+)
 _SINGULAR = re.compile(r"\b(?:it|its|that one|this one|(?:that|this) \w+)\b", re.I)
 _BACK = re.compile(r"^\W*(?:and|so|also|but)\b", re.I)
 _HARNESS_NOTE = re.compile(r"^\s*\[[^\]]+\].*\[[^\]]+\]\s*$", re.S)
@@ -31,7 +45,7 @@ _HARNESS_NOTE = re.compile(r"^\s*\[[^\]]+\].*\[[^\]]+\]\s*$", re.S)
 
 @dataclass(frozen=True)
 class Conversation:
-    """``request`` is what to work on; ``small_talk`` the latest text when there is nothing to do."""
+    """``request`` is what to work on, ``text`` the latest message; ``declined`` after a "no"."""
 
     request: Request
     text: str
@@ -60,8 +74,21 @@ def work(request: Request, world: World) -> Progress:
     for index, clause in enumerate(request.clauses):
         if total.calls and (clause.waits or _touches(clause, request.clauses[:index])):
             break
-        total.add(progress(index, clause, world))
+        total.add(progress(index, clause, _as_of(index, request, world)))
     return total
+
+
+def _as_of(index: int, request: Request, world: World) -> World:
+    """The world for one clause: what an earlier clause changed has to be read again."""
+    clause = request.clauses[index]
+    if not _touches(clause, request.clauses[:index]):
+        return world
+    mine = set(_named(clause))
+    writers = {c.name for c in world.cards if c.writes}
+    written = [
+        o.at for o in world.seen if o.tool in writers and mine & set(map(str, o.args.values()))
+    ]
+    return replace(world, written_at=max(written, default=-1))
 
 
 def _touches(clause: Clause, earlier: Sequence[Clause]) -> bool:
@@ -86,9 +113,9 @@ def _next(
             return Conversation(replace(request, retry_from=index), text)
         if asked and _NO.match(text):
             return Conversation(Request(), text, declined=True)
-        if asked and (ask := _open_question(request, messages[:index], cards)):
-            if not _stands_alone(text, cards):
-                return Conversation(_answered(request, ask, text), text)
+        answers = asked and not _stands_alone(text, cards)
+        if answers and (ask := _open_question(request, messages[:index], cards)):
+            return Conversation(_answered(request, ask, text), text)
         if _CONTINUE.match(text):
             return Conversation(request, text)
         if (more := _addition(text)) and not _stands_alone(more, cards):
@@ -133,7 +160,7 @@ def _addition(text: str) -> str:
     """What a text such as "and A3 too" adds, or an empty string when it is something else."""
     bare = _MORE.sub("", _MORE.sub("", text)).strip(" .!?")
     entities = find_entities(bare)
-    rest = [w for w in words.content_words(mask(bare, entities))]
+    rest = words.content_words(mask(bare, entities))
     if entities and len(rest) <= 2 and not any(words.is_imperative(w) for w in rest):
         return bare
     if (
@@ -150,6 +177,7 @@ def _linked(
 ) -> tuple[Clause, ...]:
     """Clauses with what their pronouns stand for: in the same text first, then earlier on."""
     linked: list[Clause] = []
+    background = {c for c in clauses if c.is_statement} if len(clauses) > 1 else set()
     for position, clause in enumerate(clauses):
         goes_back = clause.has_pronoun or (position == 0 and bool(_BACK.match(text)))
         if clause.values("id", "path") or clause.referents or not goes_back:
@@ -166,7 +194,8 @@ def _linked(
         ):
             known = []
         linked.append(replace(clause, referents=tuple(dict.fromkeys(known))))
-    return tuple(linked)
+    asked = [c for c, raw in zip(linked, clauses, strict=True) if raw not in background]
+    return tuple(asked or linked)
 
 
 def _named(clause: Clause) -> list[str]:

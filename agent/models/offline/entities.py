@@ -130,30 +130,84 @@ def _quoted(m: re.Match[str]) -> str:
     return next(g for g in m.groups() if g is not None)
 
 
-Rule = tuple[Kind, "re.Pattern[str]", Callable[["re.Match[str]"], "str | None"]]
+def _dated(m: re.Match[str]) -> str | None:
+    month = int(m["m"]) if m["m"].isdigit() else month_number(m["m"])
+    return _iso(m["y"], month, m["d"])
+
+
+def _money(m: re.Match[str]) -> str:
+    return f"{decimal_of(m['n'])} {_currency(m['u'])}"
+
+
+def _folder(m: re.Match[str]) -> str | None:
+    return None if m[0].lower() in _NOT_FOLDERS else m[0].rstrip("/")
+
+
+def _number(m: re.Match[str]) -> str:
+    sign = "-" if m[0].startswith("-") else ""
+    return sign + decimal_of(m[0].lstrip("-"))
+
+
+def _whole(m: re.Match[str]) -> str:
+    return m[0]
+
+
+_NOT_FOLDERS = frozenset(
+    {"the", "a", "my", "this", "that", "workspace", "which", "is", "in", "what", "are", "and"}
+)
+_DAY = r"(?P<d>\d{1,2})(?:st|nd|rd|th)?"
+_PATHS = (
+    r"(?<![\w/])(?:~|\.{0,2})/?(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,5}\b(?!\()",  # a/b.md
+    r"(?<![\w/])\.{1,2}/[\w./-]+",  # ../up
+    r"(?<![\w/])/(?:[\w.-]+/)*[\w.-]+",  # /from/the/root
+)
+_URLS = (
+    r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]",
+    rf"\b(?:[\w-]+\.)+(?:{_TLD})(?:/[^\s\"'<>]*[\w/])(?<!@)",
+)
+_FOLDERS = (
+    r"(?<![\w/])(?:[\w.-]+/)+(?=\s|$|[,;?!])",
+    r"(?<=\bfolder )[\w./-]*\w",
+    r"(?<=\bdirectory )[\w./-]*\w",
+    r"\b[\w.-]+(?= (?:folder|directory)\b)",
+)
+_IDS = (
+    r"#\w[\w-]*",
+    r"\b[A-Za-z]{1,8}[-_]?\d[\w-]*\b",
+    r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b",
+)
+
+Read = Callable[["re.Match[str]"], "str | None"]
 
 # Tried in this order; what one rule takes, the later ones do not see.
-_RULES: list[Rule] = [
-    ("url", re.compile(rf"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|\b(?:[\w-]+\.)+(?:{_TLD})(?:/[^\s\"'<>]*[\w/])(?<!@)"), lambda m: m[0]),
-    ("email", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"), lambda m: m[0]),
-    ("date", re.compile(r"\b\d{4}-\d{2}-\d{2}(?:T[\d:.]+Z?)?\b"), lambda m: m[0][:10]),
-    ("date", re.compile(rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_MONTH})\.?,? (?P<y>\d{{4}})\b", re.I), lambda m: _iso(m["y"], month_number(m["m"]), m["d"])),
-    ("date", re.compile(rf"\b(?P<m>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y>\d{{4}})\b", re.I), lambda m: _iso(m["y"], month_number(m["m"]), m["d"])),
-    ("date", re.compile(r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})\b"), lambda m: _iso(m["y"], int(m["m"]), m["d"])),
-    ("date", re.compile(r"\b(?P<a>\d{1,2})/(?P<b>\d{1,2})/(?P<y>\d{4})\b"), _slash_date),
-    ("period", re.compile(rf"\b(?P<m>{_MONTH}) (?P<y>\d{{4}})\b", re.I), _month_period),
-    ("period", re.compile(r"(?<=\bin )(?P<y>(?:19|20)\d\d)\b"), lambda m: f"{m['y']}-01-01/{m['y']}-12-31"),
-    ("money", re.compile(rf"(?P<u>{_UNIT})\s?(?P<n>{_NUM})(?![\w-])"), lambda m: f"{decimal_of(m['n'])} {_currency(m['u'])}"),
-    ("money", re.compile(rf"(?<![\w.])(?P<n>{_NUM})\s?(?P<u>{_UNIT})"), lambda m: f"{decimal_of(m['n'])} {_currency(m['u'])}"),
-    ("currency", re.compile(_UNIT), lambda m: _currency(m[0])),
-    ("path", re.compile(r"(?<![\w/])(?:~|\.{0,2})/?(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,5}\b(?!\()|(?<![\w/])\.{1,2}/[\w./-]+|(?<![\w/])/(?:[\w.-]+/)*[\w.-]+"), _path),
-    ("folder", re.compile(r"(?<![\w/])(?:[\w.-]+/)+(?=\s|$|[,;?!])"), lambda m: m[0].rstrip("/")),
-    ("folder", re.compile(r"(?<=\bfolder )[\w./-]*\w|(?<=\bdirectory )[\w./-]*\w|\b[\w.-]+(?= (?:folder|directory)\b)"), lambda m: None if m[0].lower() in {"the", "a", "my", "this", "that", "workspace", "which", "is", "in", "what", "are", "and"} else m[0]),
-    ("id", re.compile(r"#\w[\w-]*|\b[A-Za-z]{1,8}[-_]?\d[\w-]*\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b"), _id),
-    ("expression", re.compile(r"(?<![\w.])-?[\d(][\d\s.+*/^()%-]*[\d)](?!\w)"), _expression),
-    ("number", re.compile(rf"(?<![\w.,-])-?(?:{_NUM})(?![\w-])(?!\s?%)"), lambda m: ("-" if m[0][0] == "-" else "") + decimal_of(m[0].lstrip("-"))),
-]  # fmt: skip
-_QUOTE = re.compile(r"\"([^\"]*)\"|“([^”]*)”|«([^»]*)»|`([^`]*)`|(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)")  # fmt: skip
+_PATTERNS: list[tuple[Kind, str, Read]] = [
+    ("url", "|".join(_URLS), _whole),
+    ("email", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", _whole),
+    ("date", r"\b\d{4}-\d{2}-\d{2}(?:T[\d:.]+Z?)?\b", lambda m: m[0][:10]),
+    ("date", rf"(?i)\b{_DAY}(?: of)? (?P<m>{_MONTH})\.?,? (?P<y>\d{{4}})\b", _dated),
+    ("date", rf"(?i)\b(?P<m>{_MONTH})\.? {_DAY},? (?P<y>\d{{4}})\b", _dated),
+    ("date", r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<y>\d{4})\b", _dated),
+    ("date", r"\b(?P<a>\d{1,2})/(?P<b>\d{1,2})/(?P<y>\d{4})\b", _slash_date),
+    ("period", rf"(?i)\b(?P<m>{_MONTH}) (?P<y>\d{{4}})\b", _month_period),
+    ("period", r"(?<=\bin )(?:19|20)\d\d\b", lambda m: f"{m[0]}-01-01/{m[0]}-12-31"),
+    ("money", rf"(?P<u>{_UNIT})\s?(?P<n>{_NUM})(?![\w-])", _money),
+    ("money", rf"(?<![\w.])(?P<n>{_NUM})\s?(?P<u>{_UNIT})", _money),
+    ("currency", _UNIT, lambda m: _currency(m[0])),
+    ("path", "|".join(_PATHS), _path),
+    ("folder", "|".join(_FOLDERS), _folder),
+    ("id", "|".join(_IDS), _id),
+    ("expression", r"(?<![\w.])-?[\d(][\d\s.+*/^()%-]*[\d)](?!\w)", _expression),
+    ("number", rf"(?<![\w.,-])-?(?:{_NUM})(?![\w-])(?!\s?%)", _number),
+]
+_RULES = [(kind, re.compile(pattern), read) for kind, pattern, read in _PATTERNS]
+_QUOTES = (
+    r"\"([^\"]*)\"",
+    r"“([^”]*)”",
+    r"«([^»]*)»",
+    r"`([^`]*)`",
+    r"(?<!\w)'((?:[^']|(?<=\w)'(?=\w))*)'(?!\w)",  # not the apostrophe of "don't"
+)
+_QUOTE = re.compile("|".join(_QUOTES))
 
 
 def _inner_kind(value: str) -> Kind | None:

@@ -16,16 +16,39 @@ from agent.models.offline import words
 Outcome = Literal["ok", "error", "rejected", "unknown", "not_run"]
 Record = Mapping[str, Any]
 
-_WRAPPER = re.compile(r"^\s*\[[^\]\n]*(?:untrusted|external)[^\]\n]*\]\s*$\n?|^\s*\[end of [^\]\n]*\]\s*$\n?", re.M | re.I)  # fmt: skip
+_WRAPPER = re.compile(
+    r"^\s*\[[^\]\n]*(?:untrusted|external)[^\]\n]*\]\s*$\n?|^\s*\[end of [^\]\n]*\]\s*$\n?",
+    re.M | re.I,
+)
 _EDITED = re.compile(r"\s*(?:Note: )?a person (?:changed|edited) the arguments[^\n]*", re.I)
 _OUTCOMES: list[tuple[Outcome, re.Pattern[str]]] = [
     ("ok", re.compile(r"says that it happened|the call ran, but", re.I)),
-    ("unknown", re.compile(r"outcome .{0,40}\bunknown|unknown outcome|may have happened|\bin[ _]doubt\b|not known whether", re.I)),
-    ("rejected", re.compile(r"\breject(?:ed|s)\b|\bdeclined\b|\bnot allowed\b|\bdenied\b|\bdisapproved\b", re.I)),
-    ("not_run", re.compile(r"\bsuperseded\b|moved on|nobody decided|\bnot (?:been )?run\b.{0,40}\b(?:moved|revoked|decided)|revoked since|\bcancelled before\b", re.I)),
-]  # fmt: skip
+    (
+        "unknown",
+        re.compile(
+            r"outcome .{0,40}\bunknown|unknown outcome|may have happened|\bin[ _]doubt\b|"
+            r"not known whether",
+            re.I,
+        ),
+    ),
+    (
+        "rejected",
+        re.compile(
+            r"\breject(?:ed|s)\b|\bdeclined\b|\bnot allowed\b|\bdenied\b|\bdisapproved\b", re.I
+        ),
+    ),
+    (
+        "not_run",
+        re.compile(
+            r"\bsuperseded\b|moved on|nobody decided|\bnot (?:been )?run\b.{0,40}\b(?:moved|"
+            r"revoked|decided)|revoked since|\bcancelled before\b",
+            re.I,
+        ),
+    ),
+]
 _SPEAKS_LIKE_HARNESS = re.compile(
-    r"(?:this call was not run|a person rejected|user rejected|the outcome of this call|not allowed:|"
+    r"(?:this call was not run|a person rejected|user rejected|the outcome of this call|"
+    r"not allowed:|"
     r"error\b|the call failed|nobody decided)",
     re.I,
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from agent.models.offline import words
@@ -17,7 +18,9 @@ from agent.models.offline.request import Clause
 
 Values = list[Any]
 
-FULL = re.compile(r"\b(?:in full|full(?:y)?|whole|entire|everything|all of it|completely|remaining)\b", re.I)  # fmt: skip
+FULL = re.compile(
+    r"\b(?:in full|full(?:y)?|whole|entire|everything|all of it|completely|remaining)\b", re.I
+)
 _RELATIVE_DATE = re.compile(
     r"\b(?:today|yesterday|tomorrow|(?:this|last|past|next) (?:day|week|month|year|monday|tuesday|"
     r"wednesday|thursday|friday|saturday|sunday)|\w+ (?:days|weeks|months) ago)\b",
@@ -38,6 +41,7 @@ class Filling:
     from_read: tuple[Param, ...]
 
 
+@lru_cache(maxsize=1024)
 def fill(card: ToolCard, clause: Clause) -> Filling:
     """Fill the parameters of a tool from a clause."""
     found: dict[str, Values] = {}
@@ -129,9 +133,9 @@ def _paths(param: Param, card: ToolCard, clause: Clause) -> Values:
 
 
 def _emails_or_names(param: Param, card: ToolCard, clause: Clause) -> Values:
-    if param.role == "email" or "mail" in param.description.lower():
-        if found := [e.value for e in clause.values("email")]:
-            return found
+    takes_mail = param.role == "email" or "mail" in param.description.lower()
+    if takes_mail and (found := [e.value for e in clause.values("email")]):
+        return found
     if param.role == "email":
         return []
     if quotes := [e.value for e in clause.values("quote")]:
@@ -142,9 +146,12 @@ def _emails_or_names(param: Param, card: ToolCard, clause: Clause) -> Values:
 _NAME = r"(?P<name>[A-ZÀ-Þ][\w'’-]*(?: [A-ZÀ-Þ][\w'’-]+){0,2})"
 _PERSON = [
     re.compile(rf"\b{_NAME}(?:'s|’s)\s"),
-    re.compile(rf"\b(?:of|by|from|for|customer|client|buyer|shopper|person|named|belong(?:s|ing)? to|placed by)\s+(?:customer |client )?{_NAME}"),
+    re.compile(
+        rf"\b(?:of|by|from|for|customer|client|buyer|shopper|person|named|belong(?:s|ing)? to|"
+        rf"placed by)\s+(?:customer |client )?{_NAME}"
+    ),
     re.compile(rf"\b(?:has|did|does)\s+{_NAME}\b"),
-]  # fmt: skip
+]
 
 
 def _person(text: str) -> str:
@@ -185,7 +192,8 @@ _LOWER = re.compile(
     re.I,
 )
 _UPPER = re.compile(
-    r"\b(?P<w>before|until|till|to|by|up to|through|older than|earlier than|on or before)\s+(?:the )?$",
+    r"\b(?P<w>before|until|till|to|by|up to|through|older than|earlier than|"
+    r"on or before)\s+(?:the )?$",
     re.I,
 )
 
@@ -211,7 +219,7 @@ def _bounds(clause: Clause) -> tuple[str | None, str | None]:
     high: str | None = None
     for text in clause.texts:
         for e in (e for e in find_entities(text) if e.kind in ("date", "period")):
-            first, last = (e.value.split("/") + [e.value])[:2]
+            first, last = [*e.value.split("/"), e.value][:2]
             before = text[: e.start]
             if m := _LOWER.search(before):
                 strict = m["w"].lower() in ("after", "later than", "newer than")
@@ -238,8 +246,10 @@ def _expressions(param: Param, card: ToolCard, clause: Clause) -> Values:
 
 
 _SEARCH_LEAD = re.compile(
-    r"^(?:(?:search|look|google|find|research|query)\s+(?:(?:the )?(?:web|internet|net|online|sources|pages)\s+)?"
-    r"(?:(?:for|up|out|about|information|info|on|me)\s+)*|(?:tell me|what do you know|do you know)\s+(?:about\s+)?)",
+    r"^(?:(?:search|look|google|find|research|query)\s+(?:(?:the )?(?:web|internet|net|"
+    r"online|sources|pages)\s+)?"
+    r"(?:(?:for|up|out|about|information|info|on|me)\s+)*|(?:tell me|what do you know|"
+    r"do you know)\s+(?:about\s+)?)",
     re.I,
 )
 
@@ -259,15 +269,24 @@ def _queries(param: Param, card: ToolCard, clause: Clause) -> Values:
 
 
 _CONTENT = [
-    re.compile(r"\b(?:saying|that says|which says|that reads|containing|with the (?:text|content|contents|words?|line)|with content)\s*:?\s+(?P<c>.+)$", re.I | re.S),
-    re.compile(r"^\W*(?:please )?(?:write|save|put|add|append|store|note|jot|insert)(?: down)?\s+(?P<c>.+?)\s+(?:to|in|into|as|at|on)\s+(?:the )?(?:end of )?(?:the )?(?:new )?(?:file |document |note )?@", re.I | re.S),
+    re.compile(
+        r"\b(?:saying|that says|which says|that reads|containing|with the (?:text|content|"
+        r"contents|words?|line)|with content)\s*:?\s+(?P<c>.+)$",
+        re.I | re.S,
+    ),
+    re.compile(
+        r"^\W*(?:please )?(?:write|save|put|add|append|store|note|jot|"
+        r"insert)(?: down)?\s+(?P<c>.+?)\s+(?:to|in|into|as|at|"
+        r"on)\s+(?:the )?(?:end of )?(?:the )?(?:new )?(?:file |document |note )?@",
+        re.I | re.S,
+    ),
     re.compile(r"@\s*(?::|with)\s*(?P<c>.+)$", re.I | re.S),
-]  # fmt: skip
+]
 
 
 def _contents(param: Param, card: ToolCard, clause: Clause) -> Values:
     if quotes := [e.value for e in clause.values("quote")]:
-        return quotes[:1]
+        return quotes if len(quotes) == len(clause.values("path")) else quotes[:1]
     for pattern in _CONTENT:
         if m := pattern.search(_with_path_marked(clause.text)):
             content = m["c"].strip().rstrip(".")
@@ -285,7 +304,8 @@ def _with_path_marked(text: str) -> str:
 
 
 _REPLACE = re.compile(
-    r"\b(?:replace|change|swap|substitute|edit|update|correct|modify|turn|set)\s+(?:the (?:word|text|line)\s+)?"
+    r"\b(?:replace|change|swap|substitute|edit|update|correct|modify|turn|"
+    r"set)\s+(?:the (?:word|text|line)\s+)?"
     r"(?P<old>.+?)\s+(?:with|by|to|into|for)\s+(?:the (?:word|text|line)\s+)?(?P<new>.+)$",
     re.I | re.S,
 )
@@ -296,7 +316,11 @@ def replacement(clause: Clause) -> tuple[str, str] | None:
     quotes = [e.value for e in clause.values("quote")]
     if len(quotes) >= 2:
         return quotes[0], quotes[1]
-    marked = re.sub(r"[\s,]*\b(?:in|inside|within|of|from)\s+(?:the )?(?:file )?@\s*,?\s*", " ", _with_path_marked(clause.text))  # fmt: skip
+    marked = re.sub(
+        r"[\s,]*\b(?:in|inside|within|of|from)\s+(?:the )?(?:file )?@\s*,?\s*",
+        " ",
+        _with_path_marked(clause.text),
+    )
     m = _REPLACE.search(marked.strip(" ."))
     if not m:
         return None
@@ -382,6 +406,34 @@ def _number_after(pattern: str) -> Callable[[Param, ToolCard, Clause], Values]:
     return read
 
 
+_SUPERLATIVE = (
+    r"(?:first|top|last|latest|newest|oldest|earliest|largest|biggest|highest|cheapest|smallest|"
+    r"lowest|most expensive|most recent)"
+)
+_COUNTED = r"(?P<n>\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)"
+_NUMBER_WORDS = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "twelve": 12, "twenty": 20,
+}  # fmt: skip
+_LIMITS = [
+    re.compile(rf"\b(?:{_SUPERLATIVE}|limit(?: of)?|only)\s+{_COUNTED}\b", re.I),
+    re.compile(rf"\b{_COUNTED}\s+{_SUPERLATIVE}\b", re.I),
+]
+
+
+def _limits(param: Param, card: ToolCard, clause: Clause) -> Values:
+    """ "The five newest orders"; "the cheapest order" is one."""
+    text = " ".join(clause.texts)
+    for pattern in _LIMITS:
+        if m := pattern.search(text):
+            return [int(m["n"]) if m["n"].isdigit() else _NUMBER_WORDS[m["n"].lower()]]
+    m = re.search(rf"\b{_SUPERLATIVE}((?: \w+){{1,3}})", text, re.I)
+    one = m and any(
+        words.concepts_of(w) & card.things and not w.endswith("s") for w in words.tokens(m[1])
+    )
+    return [1] if one and card.param("sort") else []
+
+
 def _numbers(param: Param, card: ToolCard, clause: Clause) -> Values:
     named = any(words.concepts_of(w) & param.meaning for w in clause.words)
     if not (param.required or named):
@@ -403,7 +455,11 @@ def _reasons(param: Param, card: ToolCard, clause: Clause) -> Values:
 def _statuses(param: Param, card: ToolCard, clause: Clause) -> Values:
     """A free-text status: the word after "status", or the value set with "as" or "to"."""
     for text in clause.texts:
-        if m := re.search(r"\b(?:status|state)\s+(?:is |of |to |= ?|: ?)?([a-z_]+)|\b(?:as|to)\s+([a-z_]+)\s*$", text, re.I):  # fmt: skip
+        if m := re.search(
+            r"\b(?:status|state)\s+(?:is |of |to |= ?|: ?)?([a-z_]+)|\b(?:as|to)\s+([a-z_]+)\s*$",
+            text,
+            re.I,
+        ):
             if (word := m[1] or m[2]).lower() not in words.STOP:
                 return [word]
     return []
@@ -413,7 +469,11 @@ def _text(param: Param, card: ToolCard, clause: Clause) -> Values:
     """Free text: what follows the parameter's own word, or a quoted value."""
     own = "|".join(re.escape(t) for t in words.tokens(param.name) if t not in words.STOP)
     for text in clause.texts:
-        if own and (m := re.search(rf"\b(?:{own})\s*(?::|=| is)?\s+(\"[^\"]+\"|'[^']+'|[\w@.-]+)", text, re.I)):  # fmt: skip
+        if own and (
+            m := re.search(
+                rf"\b(?:{own})\s*(?::|=| is)?\s+(\"[^\"]+\"|'[^']+'|[\w@.-]+)", text, re.I
+            )
+        ):
             if m[1].lower() not in words.STOP:
                 return [m[1].strip("\"'")]
     if param.required or any(words.concepts_of(w) & param.meaning for w in clause.words):
@@ -442,9 +502,7 @@ _READERS: dict[str, Callable[[Param, ToolCard, Clause], Values]] = {
     "sort": _sorts,
     "flag": _flags,
     "page": _number_after(r"\bpage (\d+)\b"),
-    "limit": _number_after(
-        r"\b(?:first|top|last|latest|newest|oldest|limit(?: of)?|only)\s+(\d+)\b"
-    ),
+    "limit": _limits,
     "revision": _number_after(r"\b(?:revision|version|rev)\s+(\d+)\b"),
     "number": _numbers,
     "reason": _reasons,

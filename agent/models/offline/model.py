@@ -55,7 +55,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools in OpenAI's format. ``tool_choice="none"`` hides them; others are ignored."""
-        specs = [] if tool_choice == "none" else [convert_to_openai_tool(t) for t in tools]
+        specs = [] if tool_choice == "none" else [_spec(t) for t in tools]
         return self.bind(tools=specs, **kwargs)
 
     def _generate(
@@ -101,6 +101,24 @@ class OfflineChatModel(BaseChatModel):
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
+
+
+_SPECS: dict[int, tuple[BaseTool, str, Any, dict[str, Any]]] = {}
+
+
+def _spec(tool: dict[str, Any] | type | Callable[..., Any] | BaseTool) -> dict[str, Any]:
+    """A tool in OpenAI's format. An agent binds before every step, and a schema takes 1 ms."""
+    if not isinstance(tool, BaseTool):
+        return convert_to_openai_tool(tool)
+    known = _SPECS.get(id(tool))
+    # The tool is kept with its entry, so its id belongs to no other one.
+    if known and known[1] == tool.description and known[2] is tool.args_schema:
+        return known[3]
+    if len(_SPECS) >= 1024:
+        _SPECS.clear()
+    spec = convert_to_openai_tool(tool)
+    _SPECS[id(tool)] = (tool, tool.description, tool.args_schema, spec)
+    return spec
 
 
 def respond(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:

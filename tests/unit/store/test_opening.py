@@ -103,9 +103,7 @@ def test_sqlite_connections_are_durable_and_checked(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["", "no url", "mysql://host/x", "sqlite://", "sqlite:///:memory:"]
-)
+@pytest.mark.parametrize("url", ["", "no url", "mysql://host/x", "sqlite://", "sqlite:///:memory:"])
 def test_a_url_that_cannot_be_used_is_wrong_usage(url: str) -> None:
     with pytest.raises(UsageError):
         Store.open(url)

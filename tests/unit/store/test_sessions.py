@@ -35,9 +35,7 @@ def test_ids_are_short_and_sort_by_creation(monkeypatch: pytest.MonkeyPatch) -> 
     assert {len(one) for one in drawn} == {11}
 
 
-def test_an_id_that_is_taken_is_drawn_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_that_is_taken_is_drawn_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = itertools.chain(["s-000000000"] * 2, ["s-000000001"])
     monkeypatch.setattr(database, "session_id", lambda: next(draws))
     assert new_session(store).id == "s-000000000"
@@ -181,9 +179,7 @@ def test_delete_erases_the_content_and_keeps_a_tombstone(
     approval = ask(store, session, args={"order": secret}, reason=secret)
     store.rules.add(session, "write_file", secret, {"path": {"under": secret}}, ANN)
     begun = store.ledger.begin(**write_of(lease, args={"order": secret}))
-    store.ledger.finish(
-        begun.effect.id, attempt=1, state="committed", result={"text": secret}
-    )
+    store.ledger.finish(begun.effect.id, attempt=1, state="committed", result={"text": secret})
     store.trail.append(session, "note", {"text": secret})
     before = store.trail.entries(session)
 

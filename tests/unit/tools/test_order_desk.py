@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -299,10 +300,8 @@ class DeskMachine(RuleBasedStateMachine):
     ids = st.sampled_from(["A1", "A2", "B1", "B7", "C1", "D6"])
     keys = st.sampled_from(["k1", "k2", "k3", "k4"])
 
-    @initialize(path=st.uuids())
-    def open(self, path: object) -> None:
-        import tempfile
-
+    @initialize()
+    def open(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.desk = OrderDesk(Path(self.folder.name) / "orders.db")
         self.answers: dict[str, tuple[Any, Any]] = {}
@@ -353,10 +352,10 @@ class DeskMachine(RuleBasedStateMachine):
     def nothing_else_changed(self) -> None:
         if hasattr(self, "desk"):
             assert {i: self.desk.get(i) for i in self.orders} == self.orders
-            assert_books_balance(self.desk)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
+            assert_books_balance(self.desk)
             self.folder.cleanup()
 
 

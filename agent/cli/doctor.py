@@ -1,0 +1,228 @@
+"""``sayso doctor``: what is configured, what is missing, and how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from agent.cli.output import answer, answer_json_array
+from agent.errors import SaysoError
+
+if TYPE_CHECKING:
+    from agent.config import Settings
+    from agent.store import Store
+    from agent.trust import FolderItems
+
+Status = Literal["ok", "warn", "fail"]
+
+LIBRARIES = ("langchain", "langgraph", "langchain-openai", "langchain-mcp-adapters", "sqlalchemy")
+_PROVIDER_PACKAGES = {"google_genai": "langchain_google_genai", "azure_openai": "langchain_openai"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. ``mend`` says what to do unless all is well."""
+
+    name: str
+    status: Status
+    found: str
+    mend: str = ""
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Use the current folder's files, and start its servers.")
+    ] = False,
+) -> None:
+    """What is configured, what is missing, how to mend it. Exit 1 when something fails."""
+    checks = list(examine(trust))
+    if as_json:
+        answer_json_array(map(asdict, checks))
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            answer(f"{check.status:<4}  {check.name.ljust(width)}  {check.found}")
+            if check.mend:
+                answer(f"{' ' * (width + 8)}{check.mend}")
+    if any(check.status == "fail" for check in checks):
+        raise typer.Exit(1)
+
+
+def examine(trust: bool) -> Iterator[Check]:
+    """Look at everything, each thing also when an earlier one failed."""
+    from agent.config import load_settings
+
+    yield _versions()
+    try:
+        base = load_settings()
+    except SaysoError as error:
+        yield Check("settings", "fail", str(error), "Correct that variable.")
+        return
+    yield from _guarded("home", lambda: _home(base))
+    items, folder = _folder(base, trust)
+    yield folder
+    try:
+        settings = load_settings(env_file=items.variables if items else {})
+    except SaysoError as error:
+        yield Check("settings", "fail", str(error), "Correct it in the folder's .env.")
+        settings = base
+    for sentence in settings.unknown:
+        yield Check("settings", "warn", sentence, "Rename or remove it.")
+    yield _model(settings)
+    yield from _guarded("database", lambda: _database(settings))
+    yield from _guarded("tools", lambda: _tools(settings))
+    yield from _guarded("mcp", lambda: _servers(settings, items))
+    yield _tracing()
+
+
+def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """A check that fails says so and stops no other."""
+    try:
+        yield from check()
+    except SaysoError as error:
+        yield Check(name, "fail", str(error), "Mend that, and run sayso doctor again.")
+    except Exception as error:
+        yield Check(name, "fail", f"{type(error).__name__}: {error}", "This looks like a fault.")
+
+
+def _versions() -> Check:
+    from agent import __version__
+
+    libraries = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
+    return Check(
+        "versions", "ok", f"sayso {__version__}, Python {platform.python_version()}; {libraries}"
+    )
+
+
+def _home(settings: Settings) -> Iterator[Check]:
+    yield Check("home", "ok", f"{settings.ensure_home()}, for you alone")
+
+
+def _folder(settings: Settings, trust: bool) -> tuple[FolderItems | None, Check]:
+    """What the current folder brings, if it may be used, and what to say about it."""
+    from agent import trust as folders
+    from agent.safe_text import one_line
+
+    here = Path.cwd()
+    items = folders.find_items(here)
+    if items.refused:
+        return None, Check("folder", "warn", " ".join(items.refused), "Mend or remove that file.")
+    if not items:
+        return None, Check("folder", "ok", "brings no .env and no .mcp.json")
+    names = ", ".join(map(one_line, items.texts))
+    state = folders.is_trusted(here, items, settings.home)
+    if state or trust:
+        return items, Check("folder", "ok", f"{names}: {'confirmed' if state else 'with --trust'}")
+    mend = "They are ignored. Confirm them once in sayso chat, or add --trust."
+    return None, Check("folder", "warn", f"{names}: {state.reason}", mend)
+
+
+def _model(settings: Settings) -> Check:
+    from agent.config import OFFLINE, mask, mask_url
+
+    name = settings.model
+    if name == OFFLINE:
+        return Check(
+            "model",
+            "warn",
+            "offline: rule-based, needs no key",
+            "For a real model set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server.",
+        )
+    provider = name.partition(":")[0].lower().replace("-", "_")
+    if provider != "openai":
+        package = _PROVIDER_PACKAGES.get(provider, f"langchain_{provider}")
+        if find_spec(package) is None:
+            mend = f"pip install {package.replace('_', '-')}"
+            return Check("model", "fail", f"{name}: its package is not installed", mend)
+        return Check("model", "ok", f"{name}; its package reads its own key")
+    key, url = settings.openai_api_key, settings.openai_base_url
+    if key is None and url is None:
+        mend = "Set OPENAI_API_KEY; or OPENAI_BASE_URL for a server that needs no key."
+        return Check("model", "fail", f"{name}: no key", mend)
+    shown = f"key {mask(key.get_secret_value())}" if key else "no key"
+    return Check("model", "ok", f"{name}, {shown}, at {mask_url(url) if url else 'OpenAI'}")
+
+
+def _database(settings: Settings) -> Iterator[Check]:
+    from agent.config import mask_url
+    from agent.store import Store
+    from agent.store.database import HEAD
+
+    store = Store.open(settings.database_url, home=settings.ensure_home())
+    try:
+        yield Check("database", "ok", f"{mask_url(settings.database_url)}, schema {HEAD}")
+        yield from _sessions(store)
+    finally:
+        store.close()
+
+
+def _sessions(store: Store) -> Iterator[Check]:
+    waiting = store.approvals.list(limit=1000)
+    doubts = store.ledger.list(state="in_doubt", limit=1000)
+    interrupted = store.sessions.list(state="interrupted", limit=1000)
+    running = store.sessions.list(state="running", limit=1000)
+    yield Check("sessions", "ok", f"{len(running)} running, {len(waiting)} approval(s) waiting")
+    if interrupted:
+        mend = f"Carry on: sayso resume {interrupted[0].id}"
+        yield Check("sessions", "warn", f"{len(interrupted)} interrupted", mend)
+    if doubts:
+        mend = f"Look at the record itself, then: sayso reconcile {doubts[0].id} --happened"
+        yield Check("ledger", "warn", f"{len(doubts)} write(s) in doubt", f"{mend} (or --not-…)")
+
+
+def _tools(settings: Settings) -> Iterator[Check]:
+    from agent.toolset import Places, load_tools
+
+    workspace = settings.workspace or Path.cwd()
+    toolset = load_tools(settings.tools, Places(settings.ensure_home(), workspace))
+    yield Check("tools", "ok", f"{len(toolset.tools)} from {', '.join(settings.tools)}")
+    if toolset.notices:
+        mend = "Choose another folder with --workspace DIR."
+        yield from (Check("workspace", "warn", notice, mend) for notice in toolset.notices)
+    elif "files" in settings.tools:
+        yield Check("workspace", "ok", str(workspace))
+
+
+def _servers(settings: Settings, items: FolderItems | None) -> Iterator[Check]:
+    """Start each server once and list its tools."""
+    from agent.cli.start import servers_of
+    from agent.config import process_environment
+    from agent.mcp.host import McpHost
+
+    servers = servers_of(Path.cwd(), items)
+    if not servers:
+        yield Check("mcp", "ok", "no servers in use")
+        return
+    host = McpHost(
+        servers, environment=process_environment(), log_folder=settings.ensure_home() / "logs"
+    )
+
+    async def count() -> int:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(host)
+            return len(host.tools)
+
+    number, problems = asyncio.run(count()), host.problems
+    yield Check("mcp", "ok", f"{len(servers) - len(problems)} server(s), {number} tool(s)")
+    for name, why in problems.items():
+        mend = f"What it wrote: {settings.home / 'logs'}"
+        yield Check("mcp", "fail", f"{name}: {why}", mend)
+
+
+def _tracing() -> Check:
+    from agent.config import tracing_notice
+
+    notice = tracing_notice()
+    if notice is None:
+        return Check("tracing", "ok", "off: nothing is sent to LangSmith")
+    return Check("tracing", "warn", notice, "Unset that variable unless you mean it.")

@@ -1,0 +1,53 @@
+"""An edit from the command line: checked against the tool itself before a person confirms it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.checks.arguments import ArgumentsError, normalise
+from agent.errors import InvalidDecision
+from agent.toolset import Places, load_tools
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from agent.cli.start import Plan
+    from agent.store.records import ApprovalRecord, SessionRecord
+    from agent.types import Decision
+
+
+def checked_edit(
+    plan: Plan, session: SessionRecord, approval: ApprovalRecord, decision: Decision
+) -> tuple[dict[str, BaseTool], Decision]:
+    """The session's tools by name, and the edit with its arguments as they would run.
+
+    Raises:
+        InvalidDecision: The tool is not available here, or the arguments do not fit it.
+    """
+    tools = asyncio.run(_tools(plan, session, approval.tool))
+    tool = tools.get(approval.tool)
+    if tool is None:
+        raise InvalidDecision(
+            f"The tool {approval.tool} is not available here, so the edit cannot be checked. "
+            "Nothing was decided. If it comes from this folder's .mcp.json, add --trust."
+        )
+    try:
+        args = normalise(tool, decision.args or {}).args
+    except ArgumentsError as error:
+        raise InvalidDecision(f"{error}\nNothing was decided; correct the arguments.") from error
+    return tools, replace(decision, args=args)
+
+
+async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, BaseTool]:
+    """The session's own tools; those of MCP servers only when the wanted one is not among them."""
+    workspace = Path(session.workspace) if session.workspace else None
+    places = Places(plan.settings.ensure_home(), workspace)
+    found = {tool.name: tool for tool in load_tools(session.tools, places).tools}
+    if wanted not in found and plan.servers:
+        async with AsyncExitStack() as stack:
+            found |= {tool.name: tool for tool in await plan.server_tools(stack)}
+    return found

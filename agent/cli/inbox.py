@@ -1,0 +1,358 @@
+"""``sayso approvals``, and the decisions: ``approve``, ``reject``, ``respond``, ``reconcile``.
+
+A decision is recorded first. Then the session is carried on, when it belongs to whoever decides
+here and no other process has it: a reviewer never runs another person's session with their own
+credentials.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli.output import (
+    answer,
+    answer_json,
+    answer_json_array,
+    answer_table,
+    as_json,
+    confirm,
+    moment,
+    on_terminal,
+    say,
+)
+from agent.cli.start import Start, with_start
+from agent.errors import SaysoError, SessionBusy, UsageError
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from agent.cli.start import Plan
+    from agent.config import Settings
+    from agent.store import Store
+    from agent.store.records import ApprovalRecord, EffectRecord, SessionRecord
+    from agent.types import Decision
+
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Whole = Annotated[str, typer.Argument(metavar="ID", help="The approval's whole id.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask again on a terminal.")]
+NoResume = Annotated[
+    bool, typer.Option("--no-resume", help="Record the decision only; do not carry it on.")
+]
+
+
+# --- the inbox -----------------------------------------------------------------------------
+
+
+def approvals(
+    approval: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Show this one whole.")
+    ] = None,
+    as_json_: Json = False,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Of this session only.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Decided ones too, the latest first.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+) -> None:
+    """What waits for a person."""
+    from agent.cli.start import open_store
+
+    with open_store() as (_, store):
+        if approval is not None:
+            found = store.approvals.get(approval)
+            if as_json_:
+                answer_json(as_json(found))
+            else:
+                _show(found, store.sessions.get(found.session), to_stdout=True)
+            return
+        whole = store.sessions.get(session).id if session else None
+        rows = store.approvals.list(
+            status=None if everything else "pending", session=whole, limit=limit
+        )
+    if as_json_:
+        answer_json_array(map(as_json, rows))
+    elif rows:
+        _list(rows, everything)
+    else:
+        say("No approvals." if everything else "Nothing waits for a decision.")
+
+
+def _list(rows: list[ApprovalRecord], everything: bool) -> None:
+    from agent.receipt import describe_call
+
+    table = [
+        [row.id, row.kind, row.session, moment(row.asked_at), describe_call(row.tool, row.args)]
+        for row in rows
+    ]
+    headings = ["ID", "KIND", "SESSION", "ASKED (UTC)", "CALL"]
+    if everything:
+        headings[4:4] = ["STATUS", "BY"]
+        for line, row in zip(table, rows, strict=True):
+            line[4:4] = [row.status, row.decided_by or ""]
+    answer_table(headings, table)
+
+
+# --- decisions -----------------------------------------------------------------------------
+
+
+@with_start("trust")
+def approve(
+    start: Start,
+    approval: Whole,
+    args: Annotated[
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Run it with these arguments instead."),
+    ] = None,
+    comment: Annotated[str, typer.Option(metavar="TEXT", help="Kept with the decision.")] = "",
+    yes: Yes = False,
+    no_resume: NoResume = False,
+) -> None:
+    """Let a call run, once, with exactly the arguments shown."""
+    from agent.types import Decision
+
+    edited = _arguments(args)
+    kind = "approve" if edited is None else "edit"
+    decision = Decision(kind, args=edited, message=comment)  # type: ignore[arg-type]
+    raise typer.Exit(_decide(start, approval, decision, yes=yes, resume=not no_resume))
+
+
+@with_start("trust")
+def reject(
+    start: Start,
+    approval: Whole,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The model reads it.")],
+    yes: Yes = False,
+    no_resume: NoResume = False,
+) -> None:
+    """Turn a call down; the model is told why."""
+    from agent.types import Decision
+
+    decision = Decision("reject", message=reason)
+    raise typer.Exit(_decide(start, approval, decision, yes=yes, resume=not no_resume))
+
+
+@with_start("trust")
+def respond(
+    start: Start,
+    approval: Whole,
+    message: Annotated[
+        str, typer.Option("--message", metavar="TEXT", help="What the model gets as the result.")
+    ],
+    yes: Yes = False,
+    no_resume: NoResume = False,
+) -> None:
+    """Answer a call in its tool's place; it does not run."""
+    from agent.types import Decision
+
+    decision = Decision("respond", message=message)
+    raise typer.Exit(_decide(start, approval, decision, yes=yes, resume=not no_resume))
+
+
+@with_start("trust")
+def reconcile(
+    start: Start,
+    doubt: Annotated[
+        str, typer.Argument(metavar="ID", help="The whole id of the effect, or of its approval.")
+    ],
+    happened: Annotated[
+        bool | None,
+        typer.Option("--happened/--not-happened", help="What the record itself says."),
+    ] = None,
+    comment: Annotated[str, typer.Option(metavar="TEXT", help="Kept with your word.")] = "",
+    yes: Yes = False,
+    no_resume: NoResume = False,
+) -> None:
+    """Say whether a write happened whose outcome is unknown."""
+    from agent.cli.start import open_store
+    from agent.config import actor
+
+    if happened is None:
+        raise UsageError(
+            "Say --happened or --not-happened, after a look at the record itself. Nothing was "
+            "changed."
+        )
+    with open_store() as (settings, store):
+        effect = _effect_in_doubt(store, doubt)
+        session = store.sessions.get(effect.session)
+        word = "happened" if happened else "did not happen"
+        if on_terminal() and not yes and not confirm(f"{_called(effect)} {word}. Record that?"):
+            raise SaysoError("Nothing was recorded.")
+        store.ledger.settle(effect.id, happened, actor(settings, "cli"), comment)
+        say(f"Recorded: {_called(effect)} {word} [{effect.id}].")
+        goes_on = not no_resume and _is_ours(settings, store, session)
+    raise typer.Exit(_carry_on(start, session.id) if goes_on else 0)
+
+
+def _effect_in_doubt(store: Store, whole_id: str) -> EffectRecord:
+    """The effect of this whole id, or the one that the approval of this id asks about."""
+    from agent.errors import NotFound
+
+    if whole_id.startswith("a-"):
+        approval = store.approvals.get(whole_id, whole=True)
+        found = store.ledger.for_call(approval.session, approval.message, approval.call)
+        if found is None or approval.kind != "in_doubt":
+            raise UsageError(
+                f"{approval.id} does not ask whether something happened. Use approve or reject."
+            )
+        _refuse_decided(approval)
+        return found
+    effect = store.ledger.get(whole_id)
+    if effect.id != whole_id:
+        raise NotFound("effect", whole_id, (effect.id,), "This takes the whole id.")
+    return effect
+
+
+def _decide(start: Start, approval_id: str, decision: Decision, *, yes: bool, resume: bool) -> int:
+    """Show, confirm, record, carry on; the exit code."""
+    from agent import inbox
+    from agent.cli.start import open_store
+    from agent.config import actor
+
+    with open_store() as (settings, store):
+        approval = store.approvals.get(approval_id, whole=True)
+        _refuse_decided(approval)
+        _refuse_doubt(approval)
+        session = store.sessions.get(approval.session)
+        tools: dict[str, BaseTool] = {}
+        if decision.type == "edit":
+            from agent.cli.editing import checked_edit
+
+            tools, decision = checked_edit(_plan(start), session, approval, decision)
+        if on_terminal():
+            _show(approval, session, edited=decision.args)
+            if not yes and not confirm(_question(decision)):
+                raise SaysoError(f"Nothing was decided; {approval.id} still waits.")
+        (decided,) = inbox.decide(
+            store, [(approval.id, decision)], actor(settings, "cli"), tools.get
+        )
+        say(f"{decided.status}: {_called(decided)} [{decided.id}]")
+        goes_on = resume and _is_ours(settings, store, session)
+        if not resume:
+            say(f"Recorded only. It goes on with: sayso resume {session.id}")
+    return _carry_on(start, session.id) if goes_on else 0
+
+
+def _refuse_decided(approval: ApprovalRecord) -> None:
+    if approval.status != "pending":
+        from agent.errors import AlreadyDecided
+
+        raise AlreadyDecided(
+            approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
+        )
+
+
+def _refuse_doubt(approval: ApprovalRecord) -> None:
+    if approval.kind == "in_doubt":
+        raise UsageError(
+            f"{approval.id} asks whether a write happened. Nothing was changed. Look at the "
+            f"record itself, then: sayso reconcile {approval.id} --happened (or --not-happened)"
+        )
+
+
+def _arguments(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        args = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--args is not JSON ({error}). Nothing was decided.") from error
+    if not isinstance(args, dict):
+        raise UsageError('--args must be a JSON object, such as \'{"order_id": "A1"}\'.')
+    return args
+
+
+def _question(decision: Decision) -> str:
+    match decision.type:
+        case "approve":
+            return "Approve it?"
+        case "edit":
+            return "Approve it with the edited arguments?"
+        case "reject":
+            return "Reject it?"
+        case "respond":
+            return "Answer it, without running it?"
+
+
+def _called(row: ApprovalRecord | EffectRecord) -> str:
+    from agent.receipt import describe_call
+    from agent.safe_text import one_line
+
+    args = getattr(row, "decided_args", None) or row.args
+    return one_line(describe_call(row.tool, args))
+
+
+def _show(
+    approval: ApprovalRecord,
+    session: SessionRecord,
+    *,
+    edited: dict[str, Any] | None = None,
+    to_stdout: bool = False,
+) -> None:
+    """The panel, as the chat shows it; for an edit also what would run instead."""
+    import sys
+
+    from agent.repl.panel import approval_panel
+    from agent.repl.screen import Screen
+    from agent.safe_text import exact_json
+
+    Screen.on(sys.stdout if to_stdout else sys.stderr).show(approval_panel(approval, session))
+    if edited is not None:
+        say(f"would run with\n{exact_json(edited)}")
+    if to_stdout and approval.status != "pending":
+        by = approval.decided_by or "the program"
+        comment = f": {approval.comment}" if approval.comment else ""
+        answer(f"{approval.status} by {by} at {approval.decided_at}{comment}")
+
+
+# --- what follows --------------------------------------------------------------------------
+
+
+def _is_ours(settings: Settings, store: Store, session: SessionRecord) -> bool:
+    """Whether this process may carry the session on; says where it goes on when it may not."""
+    from agent.config import actor
+    from agent.safe_text import one_line
+
+    here = actor(settings, "cli")
+    if (session.uid, session.host) != (here.uid, here.host):
+        say(
+            f"The session belongs to {one_line(session.user)} on {one_line(session.host)}. It "
+            f"goes on there, with: sayso resume {session.id}"
+        )
+        return False
+    if (lease := store.leases.holder(session.id)) is not None:
+        _say_busy(session.id, lease.owner)
+        return False
+    return True
+
+
+def _carry_on(start: Start, session: str) -> int:
+    """Carry the session on; what was decided stays recorded whatever becomes of that."""
+    import asyncio
+
+    from agent.cli.run import carry_on
+
+    try:
+        return asyncio.run(carry_on(_plan(start), session))
+    except SessionBusy as busy:
+        _say_busy(session, busy.owner)
+        return 0
+    except SaysoError:
+        say(f"The decision is recorded. Carry the session on later: sayso resume {session}")
+        raise
+
+
+def _say_busy(session: str, owner: str) -> None:
+    from agent.safe_text import one_line
+
+    say(f"{session} is open in another process ({one_line(owner)}), which goes on with it.")
+
+
+def _plan(start: Start) -> Plan:
+    from agent.cli.start import plan
+
+    return plan(start, "cli")
