@@ -182,7 +182,28 @@ class Connection:
         return failed or opening.result().ended.done()
 
     async def _own(self, opening: asyncio.Future[Link], ended: Ended) -> None:
-        """Enter, hold and leave one session; report to ``opening`` and ``problem``."""
+        """One session from start to end; its fate goes to ``opening`` and ``problem``."""
+        reason, words = "it ended", ""
+        try:
+            with _stderr_log(self.log) as log:
+                since = log.tell()
+                try:
+                    await self._hold(log, opening, ended)
+                finally:
+                    words = _last_words(self.log, since)
+        except Exception as error:
+            reason = _reason(error)
+        finally:
+            _finish(ended)
+            fate = "it was shut down" if self._closed else reason + words
+            if self._opening is opening and not self._closed:  # else a newer one counts
+                self.problem = fate
+            if not opening.done():
+                opening.set_exception(NotSentError(fate))
+                opening.exception()  # whoever asked may have gone
+
+    async def _hold(self, log: TextIO, opening: asyncio.Future[Link], ended: Ended) -> None:
+        """Enter the session, hold it until it has ended or is to end, and leave it."""
         parameters = StdioServerParameters(
             command=self.config.command,
             args=list(self.config.args),
@@ -191,34 +212,20 @@ class Connection:
             # For what a server writes beside the protocol; what we send is always encodable.
             encoding_error_handler="replace",
         )
-        reason = "it ended"
-        with _stderr_log(self.log) as log:
-            written = log.tell()
-            try:
-                async with stdio_client(parameters, errlog=log) as (incoming, outgoing):
-                    watched = cast(
-                        MemoryObjectReceiveStream[SessionMessage | Exception],
-                        _Watched(incoming, ended),
-                    )
-                    async with ClientSession(watched, outgoing) as session:
-                        try:
-                            link = await self._greet(session, ended)
-                            self.problem = None
-                            opening.set_result(link)
-                            await asyncio.wait({ended})
-                        finally:
-                            # Before the SDK leaves: it cancels its reader without telling
-                            # those who wait for an answer.
-                            _finish(ended)
-            except Exception as error:
-                reason = _reason(error)
-            finally:
-                _finish(ended)
-                if not self._closed:
-                    self.problem = reason + _last_words(self.log, written)
-                if not opening.done():
-                    opening.set_exception(NotSentError(self.problem or "it was shut down"))
-                    opening.exception()  # whoever asked may have gone
+        async with stdio_client(parameters, errlog=log) as (incoming, outgoing):
+            watched = cast(
+                MemoryObjectReceiveStream[SessionMessage | Exception], _Watched(incoming, ended)
+            )
+            async with ClientSession(watched, outgoing) as session:
+                try:
+                    link = await self._greet(session, ended)
+                    self.problem = None
+                    opening.set_result(link)
+                    await asyncio.wait({ended})
+                finally:
+                    # Before the SDK leaves: it cancels its reader without telling those who
+                    # wait for an answer.
+                    _finish(ended)
 
     async def _greet(self, session: ClientSession, ended: Ended) -> Link:
         await _answer(session.initialize(), ended, self.timeouts.connect)

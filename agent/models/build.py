@@ -134,7 +134,7 @@ def _build_openai(
         base_url=url,
         openai_proxy=None,
         timeout=openai.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-        stream_chunk_timeout=2 * timeout,  # for streams kept alive without content
+        content_timeout=timeout,
         default_headers={"Connection": "close"},
         use_responses_api=False,
         output_version="v0",

@@ -1,20 +1,24 @@
 """Chat Completions as ``langchain-openai`` speaks it, minus what it lets pass.
 
-``ChatOpenAI`` accepts three things silently that an agent must not act on:
+What ``ChatOpenAI`` does and an agent cannot live with:
 
-- A stream that ends early but cleanly, as when a proxy gives up: the half counts as the
-  answer. Here a reply without a finish reason raises ``ModelUnavailable``.
-- Tool call arguments that are not JSON: while streaming, LangChain completes them, so that
+- A stream that ends early but cleanly, as when a proxy gives up, counts as the answer. Here a
+  reply without a finish reason raises ``ModelUnavailable``.
+- Tool call arguments that are not JSON are completed while they stream, so that
   ``{"amount": 12`` cut from 1250 becomes a call with amount 12. Here they land in
   ``invalid_tool_calls``, raw, as they do when nothing streams.
-- A gateway that refuses ``stream_options``: every call fails. Here the request is repeated
-  once without them, and usage is not asked for again.
+- A gateway that refuses ``stream_options`` fails every call. Here the request is repeated once
+  without them, and usage is not asked for again.
+- Its ``stream_chunk_timeout`` is an ``asyncio.wait_for``, which on Python 3.11 loses a
+  cancellation that arrives together with a chunk: Ctrl-C would not stop the turn. Here
+  ``content_timeout`` bounds the silence between chunks instead.
 
 Everything streams, also for ``ainvoke``, so that there is one path to get right.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from typing import Any
@@ -29,6 +33,7 @@ from langchain_openai import ChatOpenAI
 from agent.models.errors import broken_reply
 from agent.models.replies import parse_arguments
 
+_LONGEST_PAUSE = 120.0  # seconds; the client does not honour a longer Retry-After
 _RAW_CALLS = "raw_tool_calls"  # response metadata of a streamed reply with malformed calls
 
 
@@ -37,7 +42,12 @@ class OpenAIChat(ChatOpenAI):
 
     Raises:
         ModelUnavailable: From a call whose stream ended before the reply did.
+        TimeoutError: From an async one that was kept alive without content for too long.
     """
+
+    content_timeout: float | None = None
+    """Seconds between two chunks of an async reply; ``None`` is without bound."""
+    stream_chunk_timeout: float | None = None
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
         return _with_strict_calls(await super().agenerate(*args, **kwargs))
@@ -50,7 +60,7 @@ class OpenAIChat(ChatOpenAI):
         while True:
             try:
                 async with aclosing(super()._astream(*args, **kwargs)) as chunks:  # type: ignore[type-var]
-                    async for chunk in chunks:
+                    async for chunk in self._in_time(chunks):
                         reply.add(chunk)
                         yield chunk
                 break
@@ -72,6 +82,15 @@ class OpenAIChat(ChatOpenAI):
                 self._stop_asking_for_usage(error)
         yield from reply.finish()
 
+    def _in_time(
+        self, chunks: AsyncIterator[ChatGenerationChunk]
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        """Bound the silence between chunks; before the first there may be retries and pauses."""
+        silence, retries = self.content_timeout, self.max_retries or 0
+        if silence is None:
+            return chunks
+        return _in_time(chunks, silence * (retries + 1) + _LONGEST_PAUSE * retries, silence)
+
     def _stop_asking_for_usage(self, error: openai.APIStatusError) -> None:
         """Give up usage counts where they are refused; raise the error when it is another."""
         if not (self.stream_usage and error.status_code in (400, 422)):
@@ -79,6 +98,21 @@ class OpenAIChat(ChatOpenAI):
         if "stream_options" not in f"{error.message} {error.body}":
             raise error
         self.stream_usage = False
+
+
+async def _in_time(
+    chunks: AsyncIterator[ChatGenerationChunk], first: float, further: float
+) -> AsyncIterator[ChatGenerationChunk]:
+    """Pass on the chunks; each must come within its seconds, as long as it is awaited."""
+    seconds = first
+    while True:
+        try:
+            async with asyncio.timeout(seconds):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        yield chunk
+        seconds = further
 
 
 class _StreamedReply:

@@ -366,10 +366,11 @@ class Chat:
             self._app = self._opening.result()
             self._prompts.print_above(self._greet)
             self._refresh_toolbar()
-        if self._at_rest:
-            while not self._decided_elsewhere():
-                await asyncio.sleep(self._poll)
-            self._prompts.wake()
+        while self._at_rest:
+            await asyncio.sleep(self._poll)  # another process decides; the store is all we share
+            if self._decided_elsewhere():
+                self._prompts.wake()
+                return
 
     def _decided_elsewhere(self) -> list[str]:
         """Ids that waited when the session last came to rest, and are decided now."""

@@ -13,17 +13,9 @@ from typing import Any, ClassVar
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, ImageItem, Markdown, MarkdownElement
-from rich.text import Text
+from rich.markdown import Heading, Markdown, MarkdownElement
 
 from agent.safe_text import plain
-
-
-class _Image(ImageItem):
-    """``[image: what it shows] (target)``."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text.assemble("[image: ", self.text, "] (", plain(self.destination), ")", end="")
 
 
 class _Heading(Heading):
@@ -39,7 +31,6 @@ class SafeMarkdown(Markdown):
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
-        "image": _Image,
         "heading_open": _Heading,
     }
 
@@ -95,6 +86,9 @@ def _make_safe(tokens: Iterable[Token]) -> None:
         token.content = plain(token.content)
         token.info = plain(token.info)
         token.attrs = {key: _safe_value(value) for key, value in token.attrs.items()}
+        if token.type == "image":  # Rich would draw it before the paragraph it stands in
+            token.content = f"[image: {token.content}] ({token.attrs.get('src', '')})"
+            token.type, token.tag, token.children = "text", "", None
         _make_safe(token.children or ())
 
 

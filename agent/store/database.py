@@ -35,6 +35,7 @@ HEAD = "0001"
 
 _BUSY_SECONDS = 10
 _DRAWS = 8
+_BEGIN = "sayso_begin"  # the execution option that says how a SQLite transaction begins
 _MIGRATION_LOCK = 0x5A_79_50  # any number that all processes agree on
 
 
@@ -62,6 +63,7 @@ class Database:
             self.home = home or path.parent
             self.engine = create_engine(target, pool_use_lifo=True)
             event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
         else:
             try:
                 self.engine = create_engine(target, pool_use_lifo=True, pool_pre_ping=True)
@@ -70,12 +72,10 @@ class Database:
                     f"PostgreSQL needs a driver that is not installed ({error.name}). "
                     "Install it: pip install 'sayso[postgres]'"
                 ) from error
-        # One statement is its own transaction; no BEGIN and ROLLBACK travel around it.
-        self._reader = (
-            self.engine
-            if self.is_sqlite
-            else self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        )
+        # On PostgreSQL a single statement needs no BEGIN and ROLLBACK around it.
+        options = {} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._reader = self.engine.execution_options(**options)
+        self._writer = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         try:
             self._bring_up_to_date()
         except BaseException:
@@ -95,8 +95,6 @@ class Database:
         if not self.is_sqlite:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         with self._explained("Nothing was changed."), engine.connect() as conn:
-            if self.is_sqlite:
-                _driver(conn).execute("BEGIN")
             yield conn
 
     @contextmanager
@@ -107,9 +105,8 @@ class Database:
             IntegrityError: A unique column had the value already; the caller draws another id.
             StoreError: The database failed; the text says whether anything can have changed.
         """
-        with self._explained("Nothing was changed."), self.engine.connect() as conn:
-            if self.is_sqlite:
-                _driver(conn).execute("BEGIN IMMEDIATE")
+        with self._explained("Nothing was changed."), self._writer.connect() as conn:
+            conn.begin()
             writing = Writing(conn)
             yield writing
             writing.flush()
@@ -121,10 +118,11 @@ class Database:
     def truncate_log(self) -> None:
         """Copy SQLite's write-ahead log into the file and empty it, as far as readers allow."""
         if self.is_sqlite:
-            with self.read() as conn:
-                conn.exec_driver_sql("PRAGMA busy_timeout=500")
-                conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").all()
-                conn.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+            with self._explained("The change before it is saved."), self.engine.connect() as conn:
+                driver = _driver(conn)  # not within a transaction
+                driver.execute("PRAGMA busy_timeout=500")
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                driver.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
 
     def close(self) -> None:
         """Close the connections."""
@@ -220,6 +218,10 @@ def _close_to_others(path: Path) -> None:
             path.chmod(0o600)
     except FileNotFoundError:
         pass  # a side file that is not there, or that another process just removed
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    _driver(conn).execute(conn.get_execution_options().get(_BEGIN, "BEGIN"))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:

@@ -30,7 +30,7 @@ def find(
         UsageError: Several ids begin like that; the message lists them.
         Exception: What ``missing()`` returns, when there is none.
     """
-    if not _ID.fullmatch(text):
+    if not is_id(text):
         raise missing()
     here = id_column == text if whole else and_(id_column >= text, id_column < text + "~")
     rows = conn.execute(query.where(here).order_by(id_column).limit(_SHOWN + 1)).mappings().all()
@@ -39,6 +39,11 @@ def find(
     if len(rows) > 1 and rows[0]["id"] != text:
         raise UsageError(_ambiguous(noun, text, [row["id"] for row in rows]))
     return rows[0]
+
+
+def is_id(text: str) -> bool:
+    """Whether this could be an id, or the beginning of one."""
+    return _ID.fullmatch(text) is not None
 
 
 def _ambiguous(noun: str, text: str, ids: Sequence[str]) -> str:

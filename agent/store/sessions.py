@@ -21,7 +21,7 @@ from agent.errors import LeaseLost, NotFound, SessionBusy
 from agent.store.database import Database, with_fresh_id
 from agent.store.ids import now
 from agent.store.leases import FREE, in_force, owner_lives
-from agent.store.lookup import find
+from agent.store.lookup import find, is_id
 from agent.store.owner import is_this_process
 from agent.store.records import SessionRecord
 from agent.store.schema import approvals, clock, effects, rules, sessions, trail
@@ -242,12 +242,15 @@ def _record(row: RowMapping, home: Path | None) -> SessionRecord:
 
 
 def _missing(conn: Connection, text: str) -> NotFound:
-    gone = conn.execute(
-        select(sessions.c.deleted_at, sessions.c.deleted_by).where(
-            sessions.c.id == text, sessions.c.deleted_at.is_not(None)
-        )
-    ).one_or_none()
-    if gone is not None:
+    gone = (
+        is_id(text)
+        and conn.execute(
+            select(sessions.c.deleted_at, sessions.c.deleted_by).where(
+                sessions.c.id == text, sessions.c.deleted_at.is_not(None)
+            )
+        ).one_or_none()
+    )
+    if gone:
         return deleted_session(text, *gone)
     recent = conn.scalars(_ids_by_age().limit(10)).all()
     return NotFound("session", text, tried=recent, hint="" if recent else "There are none yet.")

@@ -380,6 +380,13 @@ async def test_servers_that_cannot_start_say_why(rough: Rough, tmp_path: Path) -
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_log_that_cannot_be_written_is_reported(rough: Rough, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    async with host_of(rough(), log_folder=tmp_path / "file") as host:
+        assert host.tools == []
+        assert "could not be started" in host.problems["rough"]
+
+
 async def test_junk_on_stdout_is_passed_over(rough: Rough, tmp_path: Path) -> None:
     async with host_of(rough(junk=True), rough("well"), log_folder=tmp_path) as host:
         assert await tool_of(host, "rough__echo").ainvoke({})

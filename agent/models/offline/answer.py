@@ -202,10 +202,10 @@ def question_for(param: Param, card: ToolCard, args: Mapping[str, Any]) -> str:
     label = _label(param.name)
     what = action(card, args)
     if param.role == "id":
-        return f"Which {card.noun or label} do you mean? I need its {label} to {card.verb} it."
+        return f"I need the {label} to {card.verb} it. Which {card.noun or label} do you mean?"
     example = f" ({', '.join(map(str, param.enum[:8]))})" if param.enum else ""
     if param.role.startswith("date"):
-        return f"Which date do you mean for “{label}” (as YYYY-MM-DD)? I do not know today's date."
+        return f"I do not know today's date. Which “{label}” do you mean, as YYYY-MM-DD?"
     return f"To {what} I need the {label}{example}. Which {label} should I use?"
 
 

@@ -154,6 +154,8 @@ def _actions(name: str, summary: str) -> tuple[frozenset[str], bool]:
     of_name = [words.actions_of(t) for t in words.tokens(name)]
     opening = words.tokens(summary)[:4]
     of_summary = words.actions_of(opening[0]) if opening else frozenset()
+    if "back" in opening and of_summary & {"pay", "send", "get"}:
+        of_summary = frozenset({"refund"})  # "pay back" is not "pay"
     named: frozenset[str] = next((a for a in of_name if a), frozenset())
     # A name such as ``order_status`` has no verb of change; a summary such as "Cancels…" does.
     decisive = named or of_summary

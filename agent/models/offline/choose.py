@@ -14,6 +14,7 @@ from agent.models.offline.fill import accepts, fill
 from agent.models.offline.request import Clause
 
 _ENOUGH = 2.5
+_ARTICLES = frozenset({"the", "a", "an", "my", "all", "any", "every", "each", "some"})
 _FORBIDS = re.compile(r"\b(?:do not|don['’]?t|never|must not|should not|shouldn['’]t)\b", re.I)
 _SINGLE = {"id": 1.0, "path": 1.0, "url": 2.0, "expression": 3.0}
 
@@ -67,10 +68,13 @@ def choose(clause: Clause, cards: tuple[ToolCard, ...]) -> Choice | None:
 
 def _implied(clause: Clause, cards: Sequence[ToolCard]) -> frozenset[str]:
     """Without any verb ("pending orders, please") the thing named is to be shown."""
-    if forbids(clause) or clause.lead in words.STOP:
+    first = clause.words[0] if clause.lead in _ARTICLES and clause.words else clause.lead
+    if forbids(clause) or first in words.STOP:
         return frozenset()
     known = frozenset[str]().union(*(c.things | c.other_words for c in cards))
-    named = not words.actions_of(clause.lead) and words.concepts_of(clause.lead) & known
+    if re.match(r"[A-ZÀ-Þ]\w+(?: [A-ZÀ-Þ]\w+){0,2}['’]s\b", clause.text):
+        return frozenset({"get", "list"})
+    named = not words.actions_of(first) and words.concepts_of(first) & known
     return frozenset({"get", "list"}) if named else frozenset()
 
 
@@ -117,6 +121,8 @@ def _score(
 
 def _names_verb(clause: Clause, card: ToolCard) -> bool:
     """Whether the clause begins with the tool's own verb, known to the thesaurus or not."""
+    if words.actions_of(clause.lead) and not words.actions_of(clause.lead) & asked_actions(clause):
+        return False  # "get rid of" does not ask to get anything
     return bool(clause.lead) and words.stem(clause.lead) in {words.stem(t) for t in card.actions}
 
 
@@ -134,7 +140,8 @@ def _commands_a_change(clause: Clause, wanted: frozenset[str]) -> bool:
 
 def forbids(clause: Clause) -> bool:
     """Whether the clause says what should not be done ("don't cancel A1")."""
-    return bool(_FORBIDS.search(clause.text)) and not clause.is_question
+    kept = clause.lead in ("leave", "keep", "spare", "skip")
+    return (kept or bool(_FORBIDS.search(clause.text))) and not clause.is_question
 
 
 def searcher(cards: Sequence[ToolCard]) -> ToolCard | None:

@@ -198,6 +198,9 @@ _UPPER = re.compile(
 )
 
 
+_GOES_ON = re.compile(r"\s*(?:to|until|till|through|on(?:ward)?s?|-|–)\b", re.I)
+
+
 def _dates(param: Param, card: ToolCard, clause: Clause) -> Values:
     bounds = _bounds(clause)
     if param.role == "date":
@@ -223,6 +226,12 @@ def _bounds(clause: Clause) -> tuple[str | None, str | None]:
             before = text[: e.start]
             if m := _LOWER.search(before):
                 strict = m["w"].lower() in ("after", "later than", "newer than")
+                if (
+                    e.kind == "period"
+                    and m["w"].lower() == "from"
+                    and not _GOES_ON.match(text[e.end :])
+                ):
+                    high = high or last  # "from October 2026" is that month
                 low = low or (f"{last}!" if strict else first)
             elif re.search(r"\band\s+$", before) and low and not high:
                 high = last
@@ -452,30 +461,26 @@ def _reasons(param: Param, card: ToolCard, clause: Clause) -> Values:
     return [e.value for e in clause.values("quote")][:1]
 
 
+_STATUS = re.compile(
+    r"\b(?:status|state)\s+(?:is |of |to |= ?|: ?)?([a-z_]+)|\b(?:as|to)\s+([a-z_]+)\s*$", re.I
+)
+
+
 def _statuses(param: Param, card: ToolCard, clause: Clause) -> Values:
     """A free-text status: the word after "status", or the value set with "as" or "to"."""
-    for text in clause.texts:
-        if m := re.search(
-            r"\b(?:status|state)\s+(?:is |of |to |= ?|: ?)?([a-z_]+)|\b(?:as|to)\s+([a-z_]+)\s*$",
-            text,
-            re.I,
-        ):
-            if (word := m[1] or m[2]).lower() not in words.STOP:
-                return [word]
-    return []
+    found = [m for text in clause.texts for m in _STATUS.finditer(text)]
+    said = [m[1] or m[2] for m in found]
+    return [word for word in said if word.lower() not in words.STOP][:1]
 
 
 def _text(param: Param, card: ToolCard, clause: Clause) -> Values:
     """Free text: what follows the parameter's own word, or a quoted value."""
     own = "|".join(re.escape(t) for t in words.tokens(param.name) if t not in words.STOP)
+    after = rf"\b(?:{own})\s*(?::|=| is)?\s+(\"[^\"]+\"|'[^']+'|[\w@.-]+)" if own else r"(?!)"
     for text in clause.texts:
-        if own and (
-            m := re.search(
-                rf"\b(?:{own})\s*(?::|=| is)?\s+(\"[^\"]+\"|'[^']+'|[\w@.-]+)", text, re.I
-            )
-        ):
-            if m[1].lower() not in words.STOP:
-                return [m[1].strip("\"'")]
+        m = re.search(after, text, re.I)
+        if m and m[1].lower() not in words.STOP:
+            return [m[1].strip("\"'")]
     if param.required or any(words.concepts_of(w) & param.meaning for w in clause.words):
         return [e.value for e in clause.values("quote")][:1]
     return []

@@ -31,7 +31,9 @@ from agent.models.offline.request import Clause
 
 MAX_FAN_OUT = 20
 _ABOUT = re.compile(
-    r"\b(?:tell|know|read|inform\w*|info|news|facts?)\b.{0,20}\b(?:about|on|of)\b", re.I
+    r"\b(?:look up|find out|who|what|how|why|where)\b|"
+    r"\b(?:tell|know|read|inform\w*|info|news|facts?)\b.{0,20}\b(?:about|on|of)\b",
+    re.I,
 )
 Args = Mapping[str, Any]
 

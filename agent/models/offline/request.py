@@ -12,17 +12,20 @@ from agent.models.offline.entities import Entity, find_entities, mask, spell_ope
 _POLITE = re.compile(
     r"^(?:(?:hi|hello|hey|ok|okay|well|so|thanks|thank you|please|kindly|and|then|also|now|next|"
     r"first|finally|after that|afterwards|(?:can|could|would|will) you|(?:can|could|may) i|"
-    r"i want (?:you )?to|i'd like (?:you )?to|i would like (?:you )?to|i need (?:you )?to|let's|"
+    r"i want (?:you )?to|i'd like (?:you )?to|i would like (?:you )?to|i need (?:you )?to|"
+    r"i need|i want|let's|"
     r"just|go ahead and|help me|try to|you should|you can|we need to|i have to)\b[\s,!:.]*)+",
     re.I,
 )
+_IF = r"(?:but )?(?:not |only )?(?:unless|if|when|in case|provided|assuming|as long as)"
 _LEADING_IF = re.compile(
-    r"^(?P<not>unless|if not)?(?:only )?(?:if|when|in case|provided(?: that)?|as long as)?\s+"
+    rf"^{_IF}(?: that)?\s+"
     r"(?P<cond>[^,]+?)(?:,\s*(?:then\s+)?|\s+then\s+)(?P<rest>.+)$",
     re.I | re.S,
 )
 _TRAILING_IF = re.compile(
-    r"[\s,]*\b(?:but )?(?:only )?(?P<word>unless|if|when|in case|provided(?: that)?|as long as)\s+"
+    r"[\s,(]*\b(?:but )?(?P<word>(?:not |only )?(?:unless|if|when|in case|provided(?: that)?|"
+    r"assuming(?: that)?|as long as))\s+"
     r"(?P<cond>.+)$",
     re.I | re.S,
 )
@@ -54,7 +57,8 @@ _SPLIT = re.compile(
     re.I,
 )
 _EXCEPT = re.compile(
-    r"\b(?:but not|except(?: for)?|excluding|other than|apart from|not)\s+(?=(?:\w+ )?#?\w*\d)",
+    r"\b(?:but not|except(?: for)?|excluding|other than|apart from|besides|not|leave|keep|"
+    r"skip|spare)\s+(?=(?:\w+ )?#?\w*\d)",
     re.I,
 )
 _STATEMENT_WORDS = "i we my our it they this that there he she the because sorry"
@@ -210,6 +214,13 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
             or head[0].lower() in ("otherwise", "else")
         )
         open_if = re.match(r"(?:only )?(?:if|unless|when)\b", hidden[cuts[-1] :].lstrip(), re.I)
+        before = _POLITE.sub("", hidden[cuts[-1] : m.start()].strip())
+        opening = re.match(r"[A-Za-z]+", before)
+        # "In notes.md, replace …": what has no verb of its own belongs to what follows.
+        incomplete = opening is None or not (
+            words.is_imperative(opening[0]) or opening[0].lower() in _WH | {"if", "unless", "only"}
+        )
+        starts = starts and not (incomplete and "and" not in m[0].lower())
         inside_if = open_if and not ends_sentence and "," in m[0] and "and" not in m[0].lower()
         if (starts and not inside_if) or ends_sentence or ";" in m[0]:
             cuts.append(m.end())
@@ -229,7 +240,9 @@ def _hide(text: str) -> str:
 def _conditional(text: str) -> Clause:
     hidden = _hide(text)
     bare_start = len(text) - len(text.lstrip())
-    lead = re.match(r"\s*(?:only )?(?:if|unless|when|in case|provided|as long as)\b", hidden, re.I)
+    if _asks(hidden):
+        return Clause(text)
+    lead = re.match(rf"\s*{_IF}\b", hidden, re.I)
     if lead:
         m = _LEADING_IF.match(hidden[bare_start:])
         if m is None:
@@ -245,8 +258,18 @@ def _conditional(text: str) -> Clause:
     return Clause(text)
 
 
+def _asks(text: str) -> bool:
+    """Whether "if" or "when" belongs to a question: "check if …", "when was …?"."""
+    bare = _POLITE.sub("", text.strip())
+    first = re.match(r"[A-Za-z]+", bare)
+    return bool(first and words.actions_of(first[0]) & words.READ_ACTIONS) or bool(
+        re.match(r"when (?:was|is|did|does|do|will|were|are|has|have|can)\b", bare, re.I)
+    )
+
+
 def _condition(text: str, word: str) -> Condition:
-    negated = bool(_NEGATION.search(text)) != (word.strip().lower().endswith("unless"))
+    turned = re.search(r"\bunless$|\bnot if$|\bnot when$", word.strip(), re.I) is not None
+    negated = bool(_NEGATION.search(text)) != turned
     for pattern, sign in _COMPARISONS:
         numbers = [e for e in find_entities(text) if e.kind in ("number", "money")]
         if numbers and pattern.search(text):

@@ -93,7 +93,7 @@ def test_unknown_sessions_have_no_trail(store: Store) -> None:
 
 
 TAMPERED: dict[str, tuple[list[str], list[int]]] = {
-    "data": (["UPDATE trail SET data = '{\"n\":9}' WHERE seq = 3"], [3]),
+    "data": (["UPDATE trail SET data = '{}' WHERE seq = 3"], [3]),
     "spaces in data": (["UPDATE trail SET data = '{\"n\": 3}' WHERE seq = 3"], [3]),
     "no JSON": (["UPDATE trail SET data = '{' WHERE seq = 3"], [3]),
     "kind": (["UPDATE trail SET kind = 'other' WHERE seq = 3"], [3]),

@@ -1,0 +1,164 @@
+"""A process that drives one session and kills itself at a named instant, with SIGKILL.
+
+    python -m tests.support.crash_worker HOME start POINT
+    python -m tests.support.crash_worker HOME resume POINT [happened|not-happened]
+
+``start`` sends one message to a new session; the model asks for one write and one read, then
+answers. ``resume`` opens the latest session, approves what waits, settles doubts as told, and
+carries on. The write appends a line to ``HOME/world`` and syncs it to disk. What is left at the
+end is printed as one JSON object. POINT is one of ``POINTS``, or ``never``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from agent.application import Application
+from agent.evals.driving import Trajectory, converse, review
+from agent.evals.reviewers import Reviewer, Settles, approves, stays_silent
+from agent.session import AgentSession
+from agent.store.approvals import Approvals
+from agent.store.ledger import Ledger
+from tests.support.sessions import application, calls
+from tools.contract import Contract, make_tool
+
+POINTS = (
+    "before the approval is recorded",
+    "after the approval is recorded",
+    "before intended",
+    "after intended",
+    "inside, before the effect",
+    "inside, after the effect",
+    "before committed",
+    "after committed",
+    "before the last answer",
+)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Number(BaseModel):
+    n: int
+
+
+def make_tools(home: Path, point: str) -> list[Any]:
+    async def act(n: int) -> str:
+        """Change the world."""
+        if point == "inside, before the effect":
+            die()
+        with (home / "world").open("a") as world:
+            world.write(f"{n}\n")
+            world.flush()
+            os.fsync(world.fileno())
+        if point == "inside, after the effect":
+            die()
+        return f"changed {n}"
+
+    def look(n: int) -> str:
+        """Look at the world."""
+        return f"saw {n}"
+
+    writes = Contract(effects=frozenset({"write:world"}), open_world=False)
+    reads = Contract(effects=frozenset({"read:world"}), open_world=False)
+    return [
+        make_tool(act, args=Number, contract=writes),
+        make_tool(look, args=Number, contract=reads),
+    ]
+
+
+def arm(point: str) -> None:
+    """Wrap what happens at the instant, so that the process dies right before or after it."""
+    targets: dict[str, tuple[Any, str]] = {
+        "the approval is recorded": (Approvals, "ask"),
+        "intended": (Ledger, "begin"),
+        "committed": (Ledger, "finish"),
+    }
+    when, _, what = point.partition(" ")
+    if what not in targets:
+        return
+    owner, name = targets[what]
+    original = getattr(owner, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if when == "before":
+            die()
+        result = original(*args, **kwargs)
+        die()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def script(point: str) -> list[Any]:
+    def answer(messages: Any) -> str:
+        if point == "before the last answer":
+            die()
+        return "All done."
+
+    return [calls(("act", {"n": 1}), ("look", {"n": 2}), ids=["act", "look"]), answer]
+
+
+async def start(home: Path, point: str) -> None:
+    tools = make_tools(home, point)
+    async with (
+        application(home, script(point), domains=["research"], tools=tools) as app,
+        app.new_session() as opened,
+    ):
+        reviewer: Reviewer = stays_silent if point == "pausing" else approves
+        trajectory = await converse(opened, "change it", reviewer)
+        await report(app, opened, trajectory)
+
+
+async def resume(home: Path, point: str, happened: bool | None) -> None:
+    tools = make_tools(home, point)
+    async with application(home, script(point), domains=["research"], tools=tools) as app:
+        latest = app.store.sessions.latest()
+        assert latest is not None
+        async with app.open_session(latest.id) as opened:
+            trajectory = Trajectory([event async for event in opened.resume()])
+            reviewer: Reviewer = approves if happened is None else Settles(happened)
+            await review(opened, reviewer, trajectory)
+            await report(app, opened, trajectory)
+
+
+async def report(app: Application, opened: AgentSession, trajectory: Trajectory) -> None:
+    world = app.settings.home / "world"
+    print(
+        json.dumps(
+            {
+                "state": trajectory.done.state,
+                "world": world.read_text().split() if world.exists() else [],
+                "effects": [(e.state, e.attempts) for e in app.store.ledger.list()],
+                "doubts": [a.status for a in app.store.approvals.list(None, kind="in_doubt")],
+                "writes": [a.status for a in app.store.approvals.list(None, kind="write")],
+                "results": {
+                    m.tool_call_id: m.text for m in await opened.history() if m.type == "tool"
+                },
+                "trail": [problem.what for problem in app.store.trail.verify()],
+            }
+        )
+    )
+
+
+def main() -> None:
+    home, command, point = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    word = sys.argv[4] if len(sys.argv) > 4 else None
+    arm(point)
+    if command == "start":
+        asyncio.run(start(home, point))
+    else:
+        asyncio.run(resume(home, point, None if word is None else word == "happened"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Which keys answer, which are kept, over prompt_toolkit's own input parser."""
+
+import asyncio
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from agent.repl.keys import CLOSED, Keyboard
+
+
+@pytest.fixture
+async def pipe():
+    with create_pipe_input() as pipe:
+        yield pipe
+
+
+@pytest.fixture
+async def keyboard(pipe):
+    with Keyboard(pipe, DummyOutput()) as keyboard:
+        yield keyboard
+
+
+async def answers(keyboard, count):
+    with keyboard.asking() as asked:
+        return [await asked.get(5) for _ in range(count)]
+
+
+async def test_what_came_before_the_question_is_typeahead(pipe, keyboard):
+    pipe.send_text("y")
+    with keyboard.asking() as asked:
+        pipe.send_text("n")
+        assert await asked.get(5) == "n"
+    assert keyboard.typeahead.take() == "y"
+    assert keyboard.typeahead.take() == ""
+
+
+@pytest.mark.parametrize(
+    ("pasted", "kept"),
+    [
+        ("\x1b[200~y\x1b[201~", "y"),
+        ("\x1b[200~y\r\nn\rq\x1b[201~", "y\nn\nq"),
+        ("yes", "yes"),
+        ("y\r", "y"),
+        ("\x1by", "y"),  # Alt-Y
+    ],
+)
+async def test_keys_that_come_together_are_no_answer(pipe, keyboard, pasted, kept):
+    with keyboard.asking() as asked:
+        pipe.send_text(pasted)
+        assert await asked.get(0.2) is None
+        pipe.send_text("x")
+        assert await asked.get(5) == "x"
+    assert keyboard.typeahead.take() == kept
+
+
+async def test_a_paste_that_began_before_the_question_is_no_answer(pipe, keyboard):
+    pipe.send_text("\x1b[200~y")
+    with keyboard.asking() as asked:
+        pipe.send_text("y\x1b[201~")
+        assert await asked.get(0.2) is None
+    assert keyboard.typeahead.take() == "yy"
+
+
+async def test_an_escape_before_the_question_is_no_answer(pipe, keyboard):
+    pipe.send_text("\x1b")
+    with keyboard.asking() as asked:
+        assert await asked.get(0.3) is None
+        pipe.send_text("\x1b")
+        assert await asked.get(5) == "escape"
+
+
+async def test_space_and_enter_may_come_together(pipe, keyboard):
+    with keyboard.asking() as asked:
+        pipe.send_text("  \r")
+        assert [await asked.get(5) for _ in range(3)] == [" ", " ", "enter"]
+
+
+async def test_what_nobody_asked_for_is_kept(pipe, keyboard):
+    with keyboard.asking() as asked:
+        pipe.send_text("y")
+        assert await asked.get(5) == "y"
+        for key in "hi":
+            pipe.send_text(key)
+            await asyncio.sleep(0)
+        keyboard.drain()
+    assert keyboard.typeahead.take() == "hi"
+
+
+async def test_typeahead_is_edited_as_it_was_typed(pipe, keyboard):
+    pipe.send_text("helo\x7flo\x1b[Athere\x1b[200~\none\x1b[201~\r")
+    keyboard.drain()
+    assert keyboard.typeahead.take() == "hello" + "there\none"
+
+
+async def test_ctrl_c_interrupts_a_turn_and_answers_a_question(pipe, keyboard):
+    stops = []
+    keyboard.on_interrupt = lambda: stops.append("stop")
+    pipe.send_text("abc\x03")
+    keyboard.drain()
+    assert stops == ["stop"]
+    pipe.send_text("\x03")
+    with keyboard.asking() as asked:
+        pipe.send_text("\x03")
+        assert await asked.get(5) == "c-c"
+    assert stops == ["stop", "stop"]
+    assert keyboard.typeahead.take() == "abc"
+
+
+async def test_what_is_typed_ahead_is_shown(pipe, keyboard):
+    shown = []
+    with keyboard.echoing(shown.append):
+        pipe.send_text("a")
+        keyboard.drain()
+        pipe.send_text("b")
+        keyboard.drain()
+    pipe.send_text("c")
+    keyboard.drain()
+    assert shown == ["a", "ab"]
+
+
+async def test_a_terminal_that_has_gone_answers_every_question(pipe, keyboard):
+    with keyboard.asking() as asked:
+        pipe.close()
+        assert await asked.get(5) == CLOSED
+    assert await answers(keyboard, 1) == [CLOSED]
+    assert keyboard.closed
+
+
+async def test_the_terminal_is_restored_when_entering_fails(pipe):
+    class Refusing(DummyOutput):
+        modes: list[str] = []  # noqa: RUF012
+
+        def enable_bracketed_paste(self):
+            self.modes.append("on")
+
+        def disable_bracketed_paste(self):
+            self.modes.append("off")
+
+    output = Refusing()
+    pipe.attach = lambda callback: (_ for _ in ()).throw(EOFError)
+    with pytest.raises(EOFError), Keyboard(pipe, output):
+        pass
+    assert output.modes == ["on", "off"]

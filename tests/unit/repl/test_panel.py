@@ -1,0 +1,124 @@
+"""What a reviewer sees, as whole transcripts."""
+
+import io
+
+from rich.console import Console
+
+from agent.repl.panel import approval_panel, decided_elsewhere, explanation, overview
+from agent.repl.screen import Screen
+from agent.store.records import SessionRecord
+from tests.support.fake_chat import CANCEL, SCENES, proposal
+
+SESSION = SessionRecord(id="s-fake01", state="waiting", title="Cancel A1", model="offline")
+
+
+def drawn(renderable, width=64):
+    file = io.StringIO()
+    Screen(Console(file=file, width=width, highlight=False)).show(renderable)
+    return file.getvalue()
+
+
+def test_an_approval_whole():
+    assert drawn(approval_panel(CANCEL, SESSION)) == (
+        """\
+Run this call? · cancel_order ──────────────────────────────────
+asked    2026-01-02T03:04:05.000000Z · ap-1
+session  Cancel A1 (s-fake01)
+reason   writes wait for a person
+rule     default/ask-writes
+effects  write:orders
+digest   71928d537514
+undo     can be undone: reopen_order
+arguments
+{
+  "order_id": "A1",
+  "expected_revision": 3
+}
+provenance
+  argument="order_id" from="your message"
+repaired before you saw it
+expected_revision: “3” became 3
+what would change
+order A1: pending → cancelled
+"""
+    )
+
+
+def test_a_diff_and_no_way_back():
+    approval = proposal(
+        2,
+        "write_file",
+        {"path": "notes.md"},
+        preview={"summary": "notes.md: 1 line changes", "diff": "@@ -1 +1 @@\n-old\n+n\u200bew"},
+    )
+    text = drawn(approval_panel(approval, SESSION, "2 of 3"))
+    assert text.startswith("Run this call? · write_file · 2 of 3 ─")
+    assert "undo     cannot be undone\n" in text
+    assert text.endswith("notes.md: 1 line changes\n@@ -1 +1 @@\n-old\n+n⟨U+200B⟩ew\n")
+
+
+def test_before_and_after():
+    preview = {"summary": "A1", "before": "pending", "after": "cancelled"}
+    text = drawn(approval_panel(proposal(1, "x", {}, preview=preview), SESSION))
+    assert text.endswith("what would change\nA1\nbefore\npending\nafter\ncancelled\n")
+
+
+def test_nothing_in_a_panel_is_hidden_or_obeyed():
+    approval = proposal(
+        1,
+        "send\x1b[2J",
+        {"to": "p\u0430ypal", "k\u202eey": "a\u200bb\x1b[31m\x9b", "n": "[red]x[/red]"},
+        reason="be\x07cause\x1b]0;t\x07",
+        notes=["no\u00a0te"],
+        rule="r\nule",
+        provenance=[{"from": "web\u2066"}],
+    )
+    text = drawn(approval_panel(approval, SESSION), width=100)
+    assert not set("\x1b\x07\x9b\u202e\u200b\u2066\u00a0\u0430") & set(
+        text.replace("“p\u0430ypal”", "")
+    )
+    assert '"to": "p\\u0430ypal"' in text
+    assert '"k\\u202eey": "a\\u200bb\\u001b[31m\\u009b"' in text
+    assert '"n": "[red]x[/red]"' in text
+    assert "! “p\u0430ypal” holds ⟨U+0430⟩ cyrillic small letter a, a look-alike" in text
+    assert "be␇cause␛]0;t␇" in text
+
+
+def test_long_arguments_are_whole_at_any_width():
+    value = "x" * 300 + "END"
+    text = drawn(approval_panel(proposal(1, "t", {"v": value}), SESSION), width=40)
+    assert value in text.replace("\n", "")
+
+
+def test_several():
+    assert drawn(overview(SCENES["cancel three"] + SCENES["cancel lost"], 64)) == (
+        """\
+4 calls wait for you ───────────────────────────────────────────
+  1  cancel_order  order_id="A1"
+  2  cancel_order  order_id="A2"
+  3  cancel_order  order_id="B1"
+  4  in doubt: refund_order  order_id="A1" amount=5
+"""
+    )
+
+
+def test_in_doubt_says_what_is_not_known():
+    text = drawn(approval_panel(SCENES["cancel lost"][0], SESSION))
+    assert text.startswith("Did this call happen? · refund_order ─")
+    assert "nobody knows whether it happened" in " ".join(text.split())
+    assert "undo" not in text
+
+
+def test_the_explanation_names_the_rule_the_digest_and_every_key():
+    text = drawn(explanation(CANCEL, always=True), width=100)
+    assert "Rule default/ask-writes: writes wait for a person" in text
+    assert CANCEL.digest in text.replace("\n", "")
+    assert [line.split()[0] for line in text.splitlines()[-6:]] == ["y", "e", "n", "m", "a", "q,"]
+    assert "always" not in drawn(explanation(CANCEL, always=False))
+
+
+def test_who_decided_elsewhere():
+    decided = CANCEL.model_copy(
+        update={"status": "rejected", "decided_by": "bob", "decided_via": "cli", "comment": "no\n"}
+    )
+    assert decided_elsewhere(decided) == ("cancel_order [ap-1] was rejected by bob (cli): no␊")
