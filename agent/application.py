@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 import prompts
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
-from agent.config import Settings, actor, tracing_notice
+from agent.config import Settings, actor, process_environment, tracing_notice
 from agent.errors import NotFound, UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from agent.mcp import ServerConfig
+    from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
 
 
@@ -105,12 +105,12 @@ class Application:
             yield app
 
     async def _start_servers(self, stack: AsyncExitStack) -> None:
-        from agent.mcp import McpHost
+        from agent.mcp.host import McpHost
 
         host = await stack.enter_async_context(
             McpHost(
                 self.options.servers,
-                environment=self.settings.inherited,
+                environment=process_environment(),
                 log_folder=self.settings.home / "logs",
             )
         )

@@ -19,8 +19,9 @@ class OrdersSettings(BaseSettings):
     model_config = SettingsConfigDict(env_file=None, extra="ignore")
 
     database: Path = Field(
-        default_factory=lambda: platformdirs.user_state_path("sayso") / "order_desk.db",
+        default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "orders.db",
         validation_alias="ORDER_DESK_DB",
-        description="The order desk's database; made with sample orders when missing.",
+        description="The order desk's database; made with sample orders when missing. By "
+        "default the one that sayso's own order tools use.",
     )
     """``ORDER_DESK_DB``"""

@@ -141,12 +141,15 @@ class _Arguments(BaseModel):
 class ListFiles(_Arguments):
     """Arguments of ``list_files``."""
 
-    folder: Annotated[str, AfterValidator(_folder_path)] = Field(
-        "",
-        max_length=1_000,
-        description="Folder relative to the workspace; empty for the whole workspace.",
-        examples=["notes"],
-    )
+    folder: Annotated[
+        str,
+        Field(
+            max_length=1_000,
+            description="Folder relative to the workspace; empty for the whole workspace.",
+            examples=["notes"],
+        ),
+        AfterValidator(_folder_path),
+    ] = ""
     pattern: str | None = Field(
         None,
         min_length=1,
@@ -169,9 +172,11 @@ class WriteFile(_Arguments):
     """Arguments of ``write_file``."""
 
     path: FilePath
-    content: Annotated[str, AfterValidator(_writable)] = Field(
-        max_length=MAX_CONTENT, description="The whole text the file shall have afterwards."
-    )
+    content: Annotated[
+        str,
+        Field(max_length=MAX_CONTENT, description="The whole text the file shall have afterwards."),
+        AfterValidator(_writable),
+    ]
 
 
 class EditFile(_Arguments):
@@ -183,9 +188,13 @@ class EditFile(_Arguments):
         max_length=MAX_CONTENT,
         description="The text to replace, copied exactly from read_file; it must occur once.",
     )
-    new_text: Annotated[str, AfterValidator(_writable)] = Field(
-        max_length=MAX_CONTENT, description="What stands there afterwards; empty to remove it."
-    )
+    new_text: Annotated[
+        str,
+        Field(
+            max_length=MAX_CONTENT, description="What stands there afterwards; empty to remove it."
+        ),
+        AfterValidator(_writable),
+    ]
 
 
 # Contracts ---------------------------------------------------------------------------------

@@ -125,14 +125,14 @@ def _two_decimals(value: str) -> str:
 
 OrderId = Annotated[
     str,
-    BeforeValidator(_tidy_id),
     Field(
         pattern=r"^[A-Z][0-9]{1,4}$",
         description="Order id: one letter and a number.",
         examples=["A1", "B7", "C12"],
     ),
+    BeforeValidator(_tidy_id),
 ]
-Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_real_day)]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_real_day)]
 
 
 class _Arguments(BaseModel):
@@ -190,7 +190,6 @@ class RefundOrder(_Arguments):
     order_id: OrderId
     amount: Annotated[
         str,
-        BeforeValidator(_amount_text),
         Field(
             pattern=r"^[0-9]{1,7}(\.[0-9]{1,2})?$",
             description="Amount to pay back in units of the currency, as a decimal string with "
@@ -198,6 +197,7 @@ class RefundOrder(_Arguments):
             examples=["12.50", "129.00"],
         ),
         AfterValidator(_two_decimals),
+        BeforeValidator(_amount_text),
     ]
     currency: Currency = Field(description="The order's own currency.")
 

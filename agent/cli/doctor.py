@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import platform
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -96,6 +91,9 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]
 
 
 def _versions() -> Check:
+    import platform
+    from importlib import metadata
+
     from agent import __version__
 
     libraries = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
@@ -128,6 +126,8 @@ def _folder(settings: Settings, trust: bool) -> tuple[FolderItems | None, Check]
 
 
 def _model(settings: Settings) -> Check:
+    from importlib.util import find_spec
+
     from agent.config import OFFLINE, mask, mask_url
 
     name = settings.model
@@ -195,6 +195,8 @@ def _tools(settings: Settings) -> Iterator[Check]:
 
 def _servers(settings: Settings, items: FolderItems | None) -> Iterator[Check]:
     """Start each server once and list its tools."""
+    import asyncio
+
     from agent.cli.start import servers_of
     from agent.config import process_environment
     from agent.mcp.host import McpHost
@@ -208,8 +210,7 @@ def _servers(settings: Settings, items: FolderItems | None) -> Iterator[Check]:
     )
 
     async def count() -> int:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(host)
+        async with host:
             return len(host.tools)
 
     number, problems = asyncio.run(count()), host.problems

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,9 +11,11 @@ from agent.cli import doctor as doctors
 from agent.cli import inbox, record, run, sessions, tools
 from agent.cli.faults import told
 from agent.cli.output import say
-from agent.cli.start import Deny, Grant, Model, Tools, Trust, Workspace, shared
+from agent.cli.start import Command, Start, with_start
 
 EPILOG = (
+    "Options of chat and run (--model, --tools, --workspace, --grant, --deny, --trust) may stand "
+    "before the command too. "
     "Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 waits for a decision (session id "
     "on stdout), 4 stopped by a limit, 5 a proposed write was refused, 130 interrupted."
 )
@@ -37,22 +39,18 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _shared(
+@with_start(hidden=True)
+def _root(
     ctx: typer.Context,
-    model: Model = None,
-    tools: Tools = None,
-    workspace: Workspace = None,
-    grant: Grant = None,
-    deny: Deny = None,
-    trust: Trust = False,
+    start: Start,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
     ] = False,
 ) -> None:
-    ctx.obj = shared(model, tools, workspace, grant, deny, trust)
+    ctx.obj = start
 
 
-_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+_PANELS: dict[str, dict[str, Command]] = {
     "Work": {"chat": run.chat, "run": run.run, "resume": run.resume},
     "Decide": {
         "approvals": inbox.approvals,

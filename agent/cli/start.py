@@ -6,9 +6,10 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -61,6 +62,10 @@ Trust = Annotated[
 ]
 
 
+Command = Callable[..., None]
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
 @dataclass(frozen=True)
 class Start:
     """The options that several commands share, as given before or after the command."""
@@ -91,29 +96,46 @@ def shared(
     return Start(model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust)
 
 
-def with_start(*names: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Give a command the shared options with these names (default: all) as ``start``."""
-    offered = inspect.signature(shared, eval_str=True).parameters
+def with_start(*names: str, hidden: bool = False) -> Callable[[Callable[..., Any]], Command]:
+    """Give a command the shared options with these names (default: all) as ``start``.
+
+    Args:
+        hidden: Leave them out of the command's help.
+    """
+    offered = _offered()
     taken = {name: offered[name] for name in names or offered}
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        parameters = [
-            inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *(p.replace(kind=p.KEYWORD_ONLY) for p in own.values() if p.name != "start"),
-            *(p.replace(kind=p.KEYWORD_ONLY) for p in taken.values()),
-        ]
+    def decorate(command: Callable[..., Any]) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        context = inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)
+        mine = [p.replace(kind=_KEYWORD) for p in own if p.name not in ("start", "ctx")]
+        added = [_hidden(p) if hidden else p for p in taken.values()]
 
         @functools.wraps(command)
         def run(*, ctx: typer.Context, **given: Any) -> None:
-            start = shared(**{name: given.pop(name) for name in taken})
-            command(start=start.over(ctx.obj or Start()), **given)
+            start = shared(**{name: given.pop(name) for name in taken}).over(ctx.obj or Start())
+            if any(p.name == "ctx" for p in own):
+                given["ctx"] = ctx
+            command(start=start, **given)
 
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([context, *mine, *added])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (context, *mine, *added)}
         return run
 
     return decorate
+
+
+@functools.cache
+def _offered() -> dict[str, inspect.Parameter]:
+    found = inspect.signature(shared, eval_str=True).parameters
+    return {name: parameter.replace(kind=_KEYWORD) for name, parameter in found.items()}
+
+
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, option = get_args(parameter.annotation)
+    option = copy(option)
+    option.hidden = True
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 # --- the store alone -----------------------------------------------------------------------

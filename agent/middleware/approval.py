@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 import prompts
+from agent.canonical import canonical_json
 from agent.middleware.state import OpenCall, SaysoState, answer, context_of, pause
 from agent.store.records import ApprovalRecord
 
@@ -37,27 +38,17 @@ class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
             description=lambda call, state, runtime: _why(call, state),
             when=must_ask,
         )
-        super().__init__(
-            interrupt_on={tool.name: ask for tool in tools},
-            interrupt_mode="per_call",
-            edit_notice=prompts.message("edited"),
-        )
+        super().__init__(interrupt_on={tool.name: ask for tool in tools}, interrupt_mode="per_call")
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
     ) -> ToolMessage | Command[Any]:
-        """Pause for a person where the verdict says so; then run, or say why not."""
-        if context_of(request).superseding:
-            return await handler(_as_decided(request))
-        ran = False
-
-        async def run(decided: ToolCallRequest) -> ToolMessage | Command[Any]:
-            nonlocal ran
-            ran = True
-            return await handler(decided)
-
-        result = await super().awrap_tool_call(request, run)
-        return result if ran else _recorded_answer(request)
+        """Pause for a person where the verdict says so; then do what the store recorded."""
+        if not must_ask(request):
+            return await handler(request)
+        if not context_of(request).superseding:
+            await super().awrap_tool_call(request, _runs_nothing)
+        return await _as_recorded(request, handler)
 
 
 def must_ask(request: ToolCallRequest) -> bool:
@@ -75,12 +66,36 @@ def _why(call: Any, state: Any) -> str:
     return verdict["reason"] if verdict else "Nobody has judged this call."
 
 
-def _recorded_answer(request: ToolCallRequest) -> ToolMessage:
-    """What the store says about a call that was answered without running."""
-    while (record := _record(request)) is None or record.status not in _ANSWERS:
-        pause(request, "The answer was given to the graph, not recorded; it decided nothing.")
+async def _runs_nothing(request: ToolCallRequest) -> ToolMessage:
+    """What LangChain runs after the pause: whatever it was told, the store says what happens."""
+    return answer(request, "")
+
+
+async def _as_recorded(request: ToolCallRequest, handler: Handler) -> ToolMessage | Command[Any]:
+    """What the store recorded about a call; while it says nothing, the question stays open."""
+    superseding = context_of(request).superseding
+    while (record := _record(request)) is None or record.status == "pending":
+        if superseding:
+            return await handler(request)
+        pause(request, "This has not been decided: an answer counts once it is recorded.")
+    if record.status == "approved":
+        return await handler(request)
+    if record.status == "edited":
+        return await _run_edited(request, handler, record)
     text = _ANSWERS[record.status](record)
     return answer(request, text, error=record.status != "answered")
+
+
+async def _run_edited(
+    request: ToolCallRequest, handler: Handler, record: ApprovalRecord
+) -> ToolMessage | Command[Any]:
+    """Run the arguments a person chose, and tell the model which they were."""
+    args = record.decided_args or {}
+    result = await handler(request.override(tool_call={**request.tool_call, "args": args}))
+    if not isinstance(result, ToolMessage):
+        return result
+    note = prompts.message("edited", call=f"{record.tool}({canonical_json(args)})")
+    return result.model_copy(update={"content": f"{note}\n{result.text}"})
 
 
 def _record(request: ToolCallRequest) -> ApprovalRecord | None:
@@ -89,14 +104,6 @@ def _record(request: ToolCallRequest) -> ApprovalRecord | None:
         return None
     call = OpenCall.of(request)
     return recording.store.approvals.for_call(recording.session, call.message, call.call)
-
-
-def _as_decided(request: ToolCallRequest) -> ToolCallRequest:
-    """While the session moves on nobody is asked: the call stands as it was decided, if it was."""
-    record = _record(request)
-    if record is None or record.decided_args is None:
-        return request
-    return request.override(tool_call={**request.tool_call, "args": record.decided_args})
 
 
 def _rejected(record: ApprovalRecord) -> str:

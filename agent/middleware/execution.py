@@ -117,8 +117,8 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, prompts.message("superseded"))
         verdict = bound.open.verdict
         allowed = verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest
-        if not allowed and context.recording is not None:
-            _await_decision(request, context.recording, bound)
+        if not allowed and _await_decision(request, context.recording, bound) is None:
+            return answer(request, prompts.message("mismatch"))
         timeout = bound.contract.timeout or context.tool_timeout
         try:
             async with asyncio.timeout(timeout):
@@ -142,11 +142,11 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         recording: Recording,
         bound: Bound,
     ) -> ToolMessage:
-        if context.superseding and not _decided(recording, bound):
+        if context.superseding and not _allows(_record(recording, bound), bound):
             return _superseded(request, recording, bound)
         permit = _permit(request, recording, bound)
-        if permit is None:
-            return answer(request, prompts.message("revoked"))
+        if isinstance(permit, str):
+            return answer(request, prompts.message(permit))
         key = bound.contract.conflict_key
         lock = self._locks.setdefault(_conflict(key, bound.args), asyncio.Lock())
         async with lock:
@@ -174,8 +174,8 @@ def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
     )
 
 
-def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Permit | None:
-    """The permission this write runs under; ``None`` when its rule was revoked meanwhile."""
+def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Permit | str:
+    """The permission this write runs under, or the key of the message that says why not."""
     verdict = bound.open.verdict
     if verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest:
         rules = recording.store.rules.active(recording.session)
@@ -185,24 +185,35 @@ def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Per
             if covers(rule.scope_args, bound.args)
         ):
             return Permit(rule=verdict["rule"])
+        return "revoked"
+    record = _await_decision(request, recording, bound)
+    return Permit(approval=record.id) if record else "mismatch"
+
+
+def _await_decision(
+    request: ToolCallRequest, recording: Recording | None, bound: Bound
+) -> ApprovalRecord | None:
+    """The recorded decision for exactly these arguments; ``None`` when it is about others.
+
+    While nobody has decided, the call pauses, whatever was answered before.
+    """
+    while (record := _record(recording, bound)) is None or record.status == "pending":
+        pause(request, "Nobody has decided about this call.")
+    return record if _allows(record, bound) else None
+
+
+def _record(recording: Recording | None, bound: Bound) -> ApprovalRecord | None:
+    if recording is None:
         return None
-    return Permit(approval=_await_decision(request, recording, bound).id)
-
-
-def _await_decision(request: ToolCallRequest, recording: Recording, bound: Bound) -> ApprovalRecord:
-    """The recorded decision for exactly these arguments; without one the call pauses anew."""
-    while (record := _decided(recording, bound)) is None:
-        pause(request, "Nobody has decided about these arguments.")
-    return record
-
-
-def _decided(recording: Recording, bound: Bound) -> ApprovalRecord | None:
-    record = recording.store.approvals.for_call(
+    return recording.store.approvals.for_call(
         recording.session, bound.open.message, bound.open.call
     )
+
+
+def _allows(record: ApprovalRecord | None, bound: Bound) -> bool:
     if record is None or record.status not in ("approved", "edited"):
-        return None
-    return record if record.decided_digest == bound.digest else None
+        return False
+    return record.decided_digest == bound.digest
 
 
 async def _begin(

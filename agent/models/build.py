@@ -150,6 +150,8 @@ def _build_other(provider: str, name: str, options: dict[str, Any]) -> BaseChatM
     whole = quote(f"{provider}:{name}")
     try:
         model: BaseChatModel = init_chat_model(name, model_provider=provider, **options)
+        # While streaming, LangChain completes arguments that are cut off into valid ones.
+        model.disable_streaming = "tool_calling"
     except ImportError as error:
         package = _missing_package(error)
         raise UsageError(

@@ -60,7 +60,7 @@ class OpenAIChat(ChatOpenAI):
         while True:
             try:
                 async with aclosing(super()._astream(*args, **kwargs)) as chunks:  # type: ignore[type-var]
-                    async for chunk in self._in_time(chunks):
+                    async for chunk in self._bounded(chunks):
                         reply.add(chunk)
                         yield chunk
                 break
@@ -82,14 +82,14 @@ class OpenAIChat(ChatOpenAI):
                 self._stop_asking_for_usage(error)
         yield from reply.finish()
 
-    def _in_time(
+    def _bounded(
         self, chunks: AsyncIterator[ChatGenerationChunk]
     ) -> AsyncIterator[ChatGenerationChunk]:
         """Bound the silence between chunks; before the first there may be retries and pauses."""
         silence, retries = self.content_timeout, self.max_retries or 0
         if silence is None:
             return chunks
-        return _in_time(chunks, silence * (retries + 1) + _LONGEST_PAUSE * retries, silence)
+        return _each_within(chunks, silence * (retries + 1) + _LONGEST_PAUSE * retries, silence)
 
     def _stop_asking_for_usage(self, error: openai.APIStatusError) -> None:
         """Give up usage counts where they are refused; raise the error when it is another."""
@@ -100,7 +100,7 @@ class OpenAIChat(ChatOpenAI):
         self.stream_usage = False
 
 
-async def _in_time(
+async def _each_within(
     chunks: AsyncIterator[ChatGenerationChunk], first: float, further: float
 ) -> AsyncIterator[ChatGenerationChunk]:
     """Pass on the chunks; each must come within its seconds, as long as it is awaited."""

@@ -238,6 +238,7 @@ def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
     last = AIMessageChunk(
         content="",
+        invalid_tool_calls=message.invalid_tool_calls,  # as chunks they would be completed
         usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
         chunk_position="last",

@@ -148,8 +148,9 @@ async def _trail(chat: Chat, _: str) -> None:
         return
     app = await chat.application()
     entries = list(app.store.trail.entries(chat.session.id))
+    room = max(chat.screen.console.width - 40, 20)
     rows = [
-        (str(e.seq), join((e.at[11:19], e.kind, shorten(exact_json(e.data, indent=None), 160))))
+        (str(e.seq), join((e.at[11:19], e.kind, shorten(exact_json(e.data, indent=None), room))))
         for e in entries[-TRAIL_ENTRIES:]
     ]
     _table(chat, rows)

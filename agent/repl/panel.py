@@ -46,7 +46,7 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
         parts.append(Text(_IN_DOUBT, "yellow"))
     parts.append(_facts(approval, session))
     parts += _section("arguments", _arguments(approval.args))
-    parts += _section("provenance", _provenance(approval.provenance or ()))
+    parts += _section("where the values occur", _provenance(approval.provenance or ()))
     parts += _section("repaired before you saw it", [Text(strict(n)) for n in approval.notes])
     parts += _section("what would change", _preview(approval.preview or {}))
     return Group(*parts)
@@ -169,14 +169,33 @@ def _raw_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _provenance(entries: Iterable[Mapping[str, Any]]) -> list[Text]:
-    return [Text(f"  {short_args(entry)}", overflow="fold") for entry in entries]
+def _provenance(sources: Iterable[Mapping[str, Any]]) -> list[Text]:
+    """Where each value occurs (``agent.provenance.Source``); the model's own stand out."""
+    return [
+        Text(
+            f"  {one_line(str(source.get('path', '')))}: {_origin(source)}",
+            "bold" if source.get("origin") == "model" else "",
+            overflow="fold",
+        )
+        for source in sources
+    ]
+
+
+def _origin(source: Mapping[str, Any]) -> str:
+    match source.get("origin"):
+        case "user":
+            return "in your words"
+        case "tool":
+            return f"in a result of {one_line(str(source.get('tool')))}"
+        case "model":
+            return "nowhere before: the model wrote it"
+    return short_args(source)
 
 
 def _preview(preview: Mapping[str, Any]) -> list[Text]:
     lines = [Text(strict(str(preview["summary"])), "bold")] if preview.get("summary") else []
     if preview.get("diff"):
-        return lines + [_diff_line(line) for line in str(preview["diff"]).split("\n")]
+        return lines + [_diff_line(line) for line in str(preview["diff"]).rstrip("\n").split("\n")]
     for label in ("before", "after"):
         if preview.get(label):
             lines += [Text(label, "dim"), Text(strict(str(preview[label])), overflow="fold")]

@@ -112,12 +112,14 @@ class TurnView:
 
     def _result(self, event: CallFinished) -> None:
         lines = plain(event.text).strip("\n").split("\n")
-        room = max(self._screen.console.width - 6, 10)
-        shown = [shorten(line, room) for line in lines[:RESULT_LINES]]
+        tool = one_line(event.tool)
+        room = max(self._screen.console.width - 4, 10)
+        shown = [shorten(lines[0], max(room - len(tool) - 2, 10))]
+        shown += [shorten(line, room) for line in lines[1:RESULT_LINES]]
         if len(lines) > RESULT_LINES:
             shown.append(f"… {len(lines) - RESULT_LINES} more lines")
         style = "red" if event.status == "error" else "dim"
-        text = Text.assemble((f"{one_line(event.tool)} ", "bold"), ("\n".join(shown), style))
+        text = Text.assemble((f"{tool} ", "bold"), ("\n".join(shown), style))
         self._screen.show(self._under(event.call, text))
 
     def _under(self, call: str, text: Text) -> RenderableType:

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, insert, select, update
 from agent.canonical import canonical_json
 from agent.errors import InvalidDecision, NotFound
 from agent.store.database import Database, with_fresh_id
-from agent.store.deciding import already_decided, close
+from agent.store.deciding import already_decided, close, close_doubt
 from agent.store.ids import now
 from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
 from agent.store.lookup import find
@@ -86,16 +86,18 @@ class Approvals:
 
         Asked again while it is pending, only ``interrupt`` is renewed; once it is decided, the
         decided approval comes back unchanged. A write that ran again and is in doubt again is a
-        new question.
+        new question; a doubt that was resolved in the meantime comes back ``superseded``.
 
         Raises:
             NotFound: There is no such session.
         """
+        is_doubt = kind == "in_doubt"
 
         def ask_as(fresh_id: str) -> ApprovalRecord:
             with self._db.write() as writing:
                 writing.lock(session)
-                attempt = _attempt(writing, session, message, call) if kind == "in_doubt" else 1
+                doubted = effect_of_call(writing, session, message, call) if is_doubt else None
+                attempt = doubted.attempts if doubted else 1
                 known = _of_call(writing, session, message, call, kind)
                 if known is not None and known.attempt == attempt:
                     return _renew_interrupt(writing, known, interrupt)
@@ -123,6 +125,8 @@ class Approvals:
                 )
                 writing.conn.execute(_INSERT, dict(approval))
                 _record_question(writing, approval)
+                if doubted and doubted.state in ("committed", "failed"):  # found out meanwhile
+                    return close_doubt(writing, approval, doubted.state)
                 return approval
 
         return with_fresh_id("a", ask_as)
@@ -319,11 +323,6 @@ def _of_call(
     key = {"session": session, "message": message, "call": call, "kind": kind}
     row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
     return ApprovalRecord(**row) if row else None
-
-
-def _attempt(writing: Writing, session: str, message: str, call: str) -> int:
-    effect = effect_of_call(writing, session, message, call)
-    return effect.attempts if effect else 1
 
 
 def _renew_interrupt(

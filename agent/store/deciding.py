@@ -11,7 +11,7 @@ from agent.store.ids import now
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals
 from agent.store.writing import Writing, actor_data
-from agent.types import Actor, ApprovalStatus
+from agent.types import Actor, ApprovalStatus, EffectState
 
 _OPEN_DOUBT = select(approvals).where(
     approvals.c.session == bindparam("session"),
@@ -72,6 +72,11 @@ def close(
     kind = "approval.superseded" if status == "superseded" else "approval.decided"
     writing.record(approval.session, kind, entry)
     return approval.model_copy(update=change)
+
+
+def close_doubt(writing: Writing, doubt: ApprovalRecord, state: EffectState) -> ApprovalRecord:
+    """Close the question whether a write happened, since its outcome became known."""
+    return close(writing, doubt, "superseded", None, comment=f"found out: {state}")
 
 
 def already_decided(approval: ApprovalRecord) -> AlreadyDecided:

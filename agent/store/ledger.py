@@ -24,7 +24,7 @@ from sqlalchemy import Select, bindparam, insert, select, update
 from agent.canonical import canonical_json
 from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound
 from agent.store.database import Database, with_fresh_id
-from agent.store.deciding import close, open_doubt
+from agent.store.deciding import close, close_doubt, open_doubt
 from agent.store.ids import now
 from agent.store.lookup import find
 from agent.store.records import EffectRecord
@@ -165,7 +165,7 @@ class Ledger:
             _record_outcome(writing, f"effect.{state}", effect, change)
             doubt = open_doubt(writing, effect) if effect.state == "in_doubt" else None
             if doubt is not None and state != "in_doubt":
-                close(writing, doubt, "superseded", None, comment=f"found out: {state}")
+                close_doubt(writing, doubt, state)
         return effect.model_copy(update=change)
 
     def settle(

@@ -68,7 +68,11 @@ CANCEL = proposal(
     {"order_id": "A1", "expected_revision": 3},
     notes=["expected_revision: “3” became 3"],
     preview={"summary": "order A1: pending → cancelled", "before": "", "after": "", "diff": ""},
-    provenance=[{"argument": "order_id", "from": "your message"}],
+    provenance=[
+        {"path": "order_id", "origin": "user", "tool": None},
+        {"path": "expected_revision", "origin": "tool", "tool": "get_order"},
+        {"path": "note", "origin": "model", "tool": None},
+    ],
     undo="reopen_order",
 )
 SCENES: dict[str, list[ApprovalRecord]] = {

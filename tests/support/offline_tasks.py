@@ -311,7 +311,10 @@ NAMES: dict[str, tuple[str, dict[str, str]]] = {
     "write_file": ("save_document", {"path": "document_path", "content": "body"}),
     "edit_file": (
         "amend_document",
-        {"path": "document_path", "old_text": "existing_passage", "new_text": "replacement_passage"},
+        {
+            "path": "document_path", "old_text": "existing_passage",
+            "new_text": "replacement_passage",
+        },
     ),
 }  # fmt: skip
 _WORDS = {

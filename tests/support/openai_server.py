@@ -40,7 +40,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 JsonObject = dict[str, Any]
-Ending = Literal["reset", "close", "end", "hang", "error", "garbage"]
+Ending = Literal["reset", "close", "end", "hang", "alive", "error", "garbage"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class Broken:
         reply: What would have been said.
         after: Streamed pieces sent first (0: only the headers). Not streamed, half the body is.
         then: ``reset`` and ``close`` the connection; ``end`` the body as if it were complete,
-            without a finish reason; ``hang``; send an ``error`` object; send ``garbage``.
+            without a finish reason; ``hang``; keep it ``alive`` with comments for ever; send an
+            ``error`` object; send ``garbage``.
     """
 
     reply: Reply
@@ -489,8 +490,10 @@ class _Wire:
         await self._head(200, "text/event-stream", {"Transfer-Encoding": "chunked"})
 
     async def event(self, data: str) -> None:
-        piece = f"data: {data}\n\n".encode()
-        await self.raw(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await self.chunk(f"data: {data}\n\n".encode())
+
+    async def chunk(self, data: bytes) -> None:
+        await self.raw(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end_stream(self) -> None:
         await self.raw(b"0\r\n\r\n")
@@ -579,6 +582,10 @@ async def _send_broken(step: Broken, request: JsonObject, wire: _Wire) -> None:
             wire.close()
         case "hang":
             await asyncio.Event().wait()
+        case "alive":
+            while True:
+                await wire.chunk(b": processing\n\n")
+                await asyncio.sleep(0.05)
         case "error":
             await wire.event(json.dumps(_openai_error("The engine is overloaded.", 500)))
         case "garbage":

@@ -16,11 +16,12 @@ from typing import Any
 import pexpect
 import pyte
 
-PATIENCE = 8.0
+PATIENCE = 30.0
 """Seconds to wait for a text before the test fails; reached only when something is broken."""
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
-_UNDER_A_SHELL = 'stty -g >"$0/before"; "$@"; echo $? >"$0/code"; stty -g >"$0/after"'
+_NOTED = 'sh -c \'echo $$ >"$0/pid"; exec "$@"\' "$0" "$@"'
+_UNDER_A_SHELL = f'stty -g >"$0/before"; {_NOTED}; echo $? >"$0/code"; stty -g >"$0/after"'
 
 
 class _Screen(pyte.HistoryScreen):
@@ -58,8 +59,9 @@ class Terminal:
         self._screen = _Screen(size[1], size[0], history=2000)
         self._screen.answer = self.send
         self._stream = pyte.Stream(self._screen)
-        target = '"$@" >"$0/stdout"' if redirected else '"$@"'
-        script = _UNDER_A_SHELL.replace('"$@"', target)
+        script = _UNDER_A_SHELL
+        if redirected:
+            script = script.replace(_NOTED, f'{_NOTED} >"$0/stdout"')
         self.child = pexpect.spawn(
             "/bin/sh",
             ["-c", script, str(folder), *command],
@@ -122,9 +124,8 @@ class Terminal:
         return int((self.folder / "code").read_text())
 
     def program(self) -> int:
-        """The process id of the program, the child of the shell."""
-        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
-        return int(children.read_text().split()[0])
+        """The process id of the program."""
+        return int((self.folder / "pid").read_text())
 
     def is_restored(self) -> bool:
         """Whether the terminal is as it was: settings, cursor, bracketed paste."""

@@ -234,6 +234,3 @@ def cannot(clause_text: str, cards: Sequence[ToolCard]) -> str:
         f"{STAND_IN} that are bound, so I may also have missed what you meant. "
         f"What I can do: {can or 'nothing, since no tools are bound'}."
     )
-
-
-__all__ = ["abilities", "action", "cannot", "done", "failed", "found", "question_for", "records"]

@@ -141,7 +141,8 @@ def _commands_a_change(clause: Clause, wanted: frozenset[str]) -> bool:
 def forbids(clause: Clause) -> bool:
     """Whether the clause says what should not be done ("don't cancel A1")."""
     kept = clause.lead in ("leave", "keep", "spare", "skip")
-    return (kept or bool(_FORBIDS.search(clause.text))) and not clause.is_question
+    asks = clause.text.rstrip().endswith("?")
+    return (kept or bool(_FORBIDS.search(clause.text))) and not asks
 
 
 def searcher(cards: Sequence[ToolCard]) -> ToolCard | None:

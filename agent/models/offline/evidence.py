@@ -20,7 +20,11 @@ _WRAPPER = re.compile(
     r"^\s*\[[^\]\n]*(?:untrusted|external)[^\]\n]*\]\s*$\n?|^\s*\[end of [^\]\n]*\]\s*$\n?",
     re.M | re.I,
 )
-_EDITED = re.compile(r"\s*(?:Note: )?a person (?:changed|edited) the arguments[^\n]*", re.I)
+_EDITED = re.compile(
+    r"\s*\[?(?:Note: )?a person (?:changed|edited) (?:this call|the arguments)[^\n]*?"
+    r"(?:what ran is (?P<ran>\w+)\((?P<args>\{.*?\})\)\.[^\n]*|\]|$)",
+    re.I | re.M,
+)
 _OUTCOMES: list[tuple[Outcome, re.Pattern[str]]] = [
     ("ok", re.compile(r"says that it happened|the call ran, but", re.I)),
     (
@@ -62,7 +66,8 @@ _PREFIX = re.compile(r"^(?:(?:error|the call failed(?: and nothing changed)?)\s*
 class Observation:
     """One call and what came of it.
 
-    ``mark`` ties it to what the model meant, also when a person edited the arguments; ``at`` is
+    ``args`` are those that ran, ``mark`` ties it to what the model meant, which differs when a
+    person edited the arguments; ``at`` is
     the index of the result in the history; ``data`` the parsed result, or ``None`` for text.
     """
 
@@ -80,6 +85,8 @@ class Observation:
         """Why it was rejected or failed, in the words of the result."""
         m = _REASON.search(self.text)
         reason = (m[1] if m else _PREFIX.sub("", self.text)).strip()
+        if m:
+            reason = reason.strip('“”"')
         return re.sub(r"\s+Do not (?:propose|try|repeat) it\b.*$", "", reason, flags=re.S)
 
 
@@ -104,12 +111,14 @@ def observe(messages: Sequence[BaseMessage], start: int) -> list[Observation]:
 
 def _observation(call: Any, message: ToolMessage, index: int) -> Observation:
     text = _WRAPPER.sub("", message.text).strip()
-    edited = bool(_EDITED.search(text))
-    text = _EDITED.sub("", text).strip() if edited else text
+    edit = _EDITED.search(text)
+    text = _EDITED.sub("", text).strip() if edit else text
+    ran = _parse(edit["args"]) if edit and edit["args"] else None
+    args = ran if isinstance(ran, dict) else call["args"]
     data = _parse(text)
     outcome = _outcome(text, data, message.status == "error")
     mark = (call["id"] or "").rpartition("_")[2]
-    return Observation(call["name"], call["args"], mark, index, outcome, text, data, edited)
+    return Observation(call["name"], args, mark, index, outcome, text, data, edit is not None)
 
 
 def _parse(text: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.models.offline import words
 from agent.models.offline.catalog import Param, ToolCard
-from agent.models.offline.entities import Entity, decimal_of, find_entities, mask
+from agent.models.offline.entities import Entity, find_entities, mask
 from agent.models.offline.request import Clause
 
 Values = list[Any]
@@ -532,6 +532,3 @@ def accepts(card: ToolCard, entity: Entity) -> bool:
         "id": {"id"},
     }
     return entity.kind not in takes or bool(roles & takes[entity.kind])
-
-
-__all__ = ["FULL", "Filling", "accepts", "decimal_of", "fill", "query_of", "replacement"]

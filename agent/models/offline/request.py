@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from agent.models.offline import words
@@ -63,6 +63,7 @@ _EXCEPT = re.compile(
 )
 _STATEMENT_WORDS = "i we my our it they this that there he she the because sorry"
 _STATEMENT = frozenset(_STATEMENT_WORDS.split())
+_OPENERS = frozenset({"if", "unless", "only", "don", "never", "leave", "keep", "skip", "spare"})
 _OTHERWISE = re.compile(r"^(?:,?\s*)(?:otherwise|or else|else|if not)\b[\s,:]*", re.I)
 
 
@@ -170,7 +171,6 @@ class Request:
     clauses: tuple[Clause, ...] = ()
     start: int = 0
     retry_from: int = 0
-    text: str = field(default="", compare=False)
 
 
 @lru_cache(maxsize=256)
@@ -218,7 +218,7 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
         opening = re.match(r"[A-Za-z]+", before)
         # "In notes.md, replace …": what has no verb of its own belongs to what follows.
         incomplete = opening is None or not (
-            words.is_imperative(opening[0]) or opening[0].lower() in _WH | {"if", "unless", "only"}
+            words.is_imperative(opening[0]) or opening[0].lower() in _WH | _OPENERS
         )
         starts = starts and not (incomplete and "and" not in m[0].lower())
         inside_if = open_if and not ends_sentence and "," in m[0] and "and" not in m[0].lower()

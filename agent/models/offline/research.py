@@ -245,21 +245,50 @@ def _computed(
 
 
 def figures(text: str, years: Sequence[str], clause: Clause) -> list[Figure]:
-    """Numbers given for one of the years: in each sentence the number nearest to the year."""
+    """Numbers given for one of the years; the better a sentence fits the question, the better
+    its figures, and among those of a sentence the number nearest to the year."""
     asked = frozenset(c for w in clause.words for c in words.concepts_of(w))
     found: list[Figure] = []
     for s in split_sentences(text):
-        numbers = [m for m in _FIGURE.finditer(s) if not _is_date(m)]
-        for year in years:
-            for at in (m.start() for m in re.finditer(rf"\b{year}\b", s)):
-                for m in sorted(numbers, key=lambda m: abs(m.start() - at))[:2]:
-                    value = Decimal(m["n"].replace(",", "")) * _SCALES.get(
-                        (m["s"] or "").lower(), 1
-                    )
-                    unit = words.stem(m["unit"] or "")
-                    fit = len(words.concepts(s) & asked) * 100 - abs(m.start() - at)
-                    found.append(Figure(value, unit, year, _months(text, s, at, year), s, fit))
+        for year, number in _numbers_of_years(s, years):
+            unit = words.stem(number["unit"] or "")
+            value = Decimal(number["n"].replace(",", ""))
+            value *= _SCALES.get((number["s"] or "").lower(), 1)
+            fit = len(words.concepts(s) & asked) * 100 - abs(number.start() - year.start())
+            months = _months(text, s, year.start(), year[0])
+            found.append(Figure(value, unit, year[0], months, s, fit))
     return found
+
+
+def _numbers_of_years(
+    sentence: str, years: Sequence[str]
+) -> list[tuple[re.Match[str], re.Match[str]]]:
+    """Which number of a sentence belongs to which year.
+
+    As many numbers of a unit as years go together in order ("1.3 million trips in 2023 and 2.1
+    million in 2024"); otherwise a year has the numbers that no other year stands before.
+    """
+    mentions = list(re.finditer(r"\b(?:19|20)\d\d\b(?!\s?%)", sentence))
+    by_unit: dict[str, list[re.Match[str]]] = {}
+    for m in _FIGURE.finditer(sentence):
+        if not _is_date(m):
+            by_unit.setdefault(words.stem(m["unit"] or ""), []).append(m)
+    pairs: list[tuple[re.Match[str], re.Match[str]]] = []
+    for numbers in by_unit.values():
+        if len(numbers) == len(mentions):
+            pairs += zip(mentions, numbers, strict=True)
+            continue
+        for year in mentions:
+            between = [
+                n
+                for n in numbers
+                if not any(
+                    min(year.start(), n.start()) < o.start() < max(year.start(), n.start())
+                    for o in mentions
+                )
+            ]
+            pairs += [(year, n) for n in between]
+    return [(year, n) for year, n in pairs if year[0] in years]
 
 
 def comparable(found: Sequence[Figure], first: str, last: str) -> tuple[Figure, Figure] | None:

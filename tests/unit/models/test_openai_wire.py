@@ -362,10 +362,12 @@ class TestBrokenReplies:
         assert "Nothing was lost; the turn can be repeated." in message
         assert len(model_server.requests) == 1
 
+    @pytest.mark.parametrize("after", [0, 2])
+    @pytest.mark.parametrize("then", ["hang", "alive"])
     async def test_a_reply_that_stops_coming_is_given_up(
-        self, model_server: ModelServer, build_model: BuildModel
+        self, then: Any, after: int, model_server: ModelServer, build_model: BuildModel
     ) -> None:
-        model_server.script(Broken(Reply("Hello."), then="hang"))
+        model_server.script(Broken(Reply("Hello."), after=after, then=then))
 
         assert "did not answer in time" in await failure_of(build_model(timeout=0.3))
 

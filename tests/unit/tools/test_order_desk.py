@@ -458,6 +458,31 @@ OrderDesk(sys.argv[1], now=clock).cancel("A1", 1, "k")
 """
 
 
+STOP_HALF_MADE = """
+import sys
+from tools.worlds import sample_orders
+from tools.worlds.order_desk import OrderDesk
+def half_then_wait(orders):
+    yield from orders[:20]
+    print("inside", flush=True)
+    sys.stdin.read()
+sample_orders.ORDERS = half_then_wait(sample_orders.ORDERS)
+OrderDesk(sys.argv[1]).get("A1")
+"""
+
+
+def test_killed_while_the_desk_is_made_the_next_one_makes_it_whole(desk: OrderDesk) -> None:
+    process = start(STOP_HALF_MADE, desk.path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "inside\n"
+    with pytest.raises(DeskBusy):
+        OrderDesk(desk.path, busy_timeout=0).get("A1")
+    process.kill()
+    process.communicate()
+    assert desk.list().matched == 40
+    assert_books_balance(desk)
+
+
 def test_killed_inside_a_transaction_nothing_happened(desk: OrderDesk) -> None:
     desk.get("A1")
     process = start(STOP_INSIDE, desk.path)

@@ -104,6 +104,14 @@ def test_schemas_are_closed_and_describe_every_argument(tools: dict[str, BaseToo
         assert len(tool.description) < 600
 
 
+def test_the_schema_tells_the_model_every_bound(tools: dict[str, BaseTool]) -> None:
+    schema: Any = tools["refund_order"].tool_call_schema
+    properties = schema.model_json_schema()["properties"]
+    assert properties["order_id"]["pattern"] == "^[A-Z][0-9]{1,4}$"
+    assert properties["amount"]["pattern"] == r"^[0-9]{1,7}(\.[0-9]{1,2})?$"
+    assert properties["currency"]["enum"] == ["EUR", "USD", "GBP"]
+
+
 # Arguments ---------------------------------------------------------------------------------
 
 

@@ -206,15 +206,18 @@ async def test_a_person_says_that_it_happened(tools: list[BaseTool]) -> None:
     assert "Not done" not in reply.text
 
 
-async def test_an_edit_is_not_undone_by_proposing_the_original(tools: list[BaseTool]) -> None:
-    history = proposed(tools)
-    call = history[-1].tool_calls[0]
-    edited = AIMessage("", tool_calls=[{**call, "args": {"order_id": "A4", "expected_revision": 1}}])
-    result = '{"order_id":"A4","status":"cancelled"}\n' + message("edited")
-    reply = ask([*history[:-1], *answer_all(edited, result)], tools)
+@pytest.mark.parametrize("place", ["{note}\n{result}", "{result}\n{note}"])
+async def test_an_edit_is_not_undone_by_proposing_the_original(
+    place: str, tools: list[BaseTool]
+) -> None:
+    ran = 'cancel_order({"expected_revision":1,"order_id":"A4"})'
+    note, result = message("edited", call=ran), '{"order_id":"A4","status":"cancelled"}'
+    reply = ask(settled(tools, place.format(note=note, result=result), status="success"), tools)
     assert not reply.tool_calls
-    assert "A4" in reply.text
-    assert "A person changed the arguments" in reply.text
+    assert reply.text == (
+        "Done: cancel order A4 (status: cancelled)."
+        " A person changed the arguments before approving."
+    )
 
 
 async def test_an_answer_in_place_of_a_result_is_not_called_done(tools: list[BaseTool]) -> None:
@@ -310,14 +313,44 @@ async def test_a_new_request_in_place_of_an_answer(tmp_path: Path) -> None:
     assert keys(run) == [['get_order {"order_id": "A1"}']]
 
 
-async def test_a_prohibition_is_no_request(tmp_path: Path) -> None:
-    run, _ = await talk(tmp_path, "Don't cancel A1", "Please do not cancel A1")
+@pytest.mark.parametrize("text", ["Don't cancel A1", "Please do not cancel A1", "Leave A1 alone"])
+async def test_a_prohibition_is_no_request(text: str, tmp_path: Path) -> None:
+    run, _ = await talk(tmp_path, text)
     assert run.steps == []
+    assert "leave that as it is" in run.answers[0]
 
 
-async def test_what_is_excepted_is_left_alone(tmp_path: Path) -> None:
-    _, worlds = await talk(tmp_path, "Cancel all pending orders of Jonas Weber except B1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cancel all pending orders of Jonas Weber except B1",
+        "Cancel D2 but not B1",
+        "Cancel D2, but leave B1 alone",
+        "Keep B1, cancel D2",
+        "Don't cancel B1, cancel D2",
+    ],
+)
+async def test_what_is_excepted_is_left_alone(text: str, tmp_path: Path) -> None:
+    _, worlds = await talk(tmp_path, text)
     assert (worlds.status("B1"), worlds.status("D2")) == ("pending", "cancelled")
+
+
+@pytest.mark.parametrize(
+    "text", ["When was order A1 placed?", "Check if A1 is pending", "Should I cancel A1?"]
+)
+async def test_a_question_changes_nothing(text: str, tmp_path: Path) -> None:
+    run, _ = await talk(tmp_path, text)
+    assert keys(run) == [['get_order {"order_id": "A1"}']]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Delete order A1", "Get rid of order A1", "Frobnicate order A1", "Transfer 5 EUR to Jonas"],
+)
+async def test_an_action_that_no_tool_has_is_refused(text: str, tmp_path: Path) -> None:
+    run, _ = await talk(tmp_path, text)
+    assert run.steps == []
+    assert "cannot" in run.answers[0]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from agent.models.offline import OfflineChatModel
 from tests.support.offline_tasks import NAMES, TASKS, Run, Task, Worlds, drive, renamed
@@ -47,6 +48,8 @@ async def test_task_with_everything_renamed(task: Task, tmp_path: Path) -> None:
     worlds = Worlds(tmp_path)
     run = await drive(OfflineChatModel(), renamed(worlds.tools()), worlds, task)
     check(task, run, worlds)
+    called = {c["name"] for m in run.history if isinstance(m, AIMessage) for c in m.tool_calls}
+    assert called <= {new for new, _ in NAMES.values()}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: t.name)

@@ -1,0 +1,224 @@
+"""Ctrl-C at every moment: the session opens again, its history is valid, no write is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from pydantic import BaseModel
+
+from agent.evals.driving import Trajectory, converse
+from agent.evals.reviewers import Settles, approves, stays_silent
+from agent.events import Event
+from agent.middleware import execution
+from agent.models.scripted import ScriptedChatModel
+from agent.session import AgentSession
+from agent.types import Decision
+from tests.support.sessions import application, calls, session
+from tools.contract import Contract, make_tool
+
+
+class Number(BaseModel):
+    n: int
+
+
+class Gate:
+    """A point at which something has begun and waits to be let on."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.reached.set()
+        await self.open.wait()
+
+
+def tool(gate: Gate, effect: str, ran: list[str]) -> Any:
+    async def act(n: int) -> str:
+        """Act."""
+        ran.append("begun")
+        await gate()
+        ran.append("ended")
+        return f"acted on {n}"
+
+    contract = Contract(effects=frozenset({effect}), open_world=False)
+    return make_tool(act, args=Number, contract=contract)
+
+
+@asynccontextmanager
+async def running(events: AsyncIterator[Event]) -> AsyncIterator[asyncio.Task[Trajectory]]:
+    async def collect() -> Trajectory:
+        return Trajectory([event async for event in events])
+
+    task = asyncio.create_task(collect())
+    yield task
+    await task
+
+
+def answered(messages: list[Any]) -> bool:
+    asked = {c["id"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
+    return asked == {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+
+
+async def test_a_stop_while_the_model_speaks_is_immediate_and_the_next_turn_works(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
+
+    class Slow(ScriptedChatModel):
+        async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            async for chunk in super()._astream(messages, *args, **kwargs):
+                yield chunk
+                if len(messages) == 2:
+                    await gate()
+
+    model = Slow(["Once upon a time", "The end."])
+    async with session(tmp_path, model) as (app, opened):
+        async with running(opened.run("tell me a story")) as turn:
+            await gate.reached.wait()
+            assert opened.request_stop() == "Stopping now."
+        assert turn.result().done.state == "interrupted"
+        assert turn.result().done.exit == 130
+        assert app.store.sessions.get(opened.id).state == "interrupted"
+
+        again = await converse(opened, "shorter", approves)
+        assert again.done.answer == "Once upon a time"
+        assert [m.type for m in await opened.history()] == ["human", "human", "ai"]
+
+
+async def test_a_stop_while_a_tool_runs_waits_for_it_and_ends_before_the_next_model_call(
+    tmp_path: Path,
+) -> None:
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1})), "Done."]
+    async with session(tmp_path, steps, tools=[tool(gate, "read:n", ran)]) as (_, opened):
+        async with running(opened.run("act")) as turn:
+            await gate.reached.wait()
+            assert "as soon as" in opened.request_stop()
+            gate.open.set()
+        assert turn.result().done.state == "interrupted"
+        assert ran == ["begun", "ended"]
+        assert answered(await opened.history())
+
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert resumed.done.answer == "Done."
+
+
+async def test_a_second_stop_ends_a_read_at_once_and_a_new_message_finds_a_valid_history(
+    tmp_path: Path,
+) -> None:
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1})), "Something else."]
+    async with session(tmp_path, steps, tools=[tool(gate, "read:n", ran)]) as (_, opened):
+        async with running(opened.run("act")) as turn:
+            await gate.reached.wait()
+            opened.request_stop()
+            assert opened.request_stop() == "Stopping now."
+        assert turn.result().done.state == "interrupted"
+        assert ran == ["begun"]
+
+        other = await converse(opened, "never mind", approves)
+        assert other.done.answer == "Something else."
+        assert answered(await opened.history())
+
+
+async def _approved(opened: AgentSession) -> AsyncIterator[Event]:
+    opened.decide(opened.pending()[0].id, Decision("approve"))
+    return opened.resume()
+
+
+async def test_a_hard_stop_gives_a_write_its_moment_and_its_outcome_is_recorded(
+    tmp_path: Path,
+) -> None:
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
+    async with session(tmp_path, steps, tools=[tool(gate, "write:n", ran)]) as (app, opened):
+        await converse(opened, "act", stays_silent)
+        async with running(await _approved(opened)) as turn:
+            await gate.reached.wait()
+            opened.request_stop()
+            opened.request_stop()
+            gate.open.set()
+        assert turn.result().done.state == "interrupted"
+        assert app.store.ledger.list()[0].state == "committed"
+
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert resumed.results["a"] == "acted on 1"
+        assert ran == ["begun", "ended"]
+
+
+async def test_a_write_that_does_not_end_in_its_moment_is_in_doubt_and_never_repeated(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(execution, "GRACE", 0.01)
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
+    tools = [tool(gate, "write:n", ran)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        session_id = opened.id
+        await converse(opened, "act", stays_silent)
+        async with running(await _approved(opened)) as turn:
+            await gate.reached.wait()
+            opened.request_stop()
+            opened.request_stop()
+        assert turn.result().done.state == "interrupted"
+        assert app.store.ledger.list()[0].state == "in_doubt"
+
+    async with (
+        application(tmp_path, steps, tools=tools) as app,
+        app.open_session(session_id) as opened,
+    ):
+        waiting = Trajectory([event async for event in opened.resume()])
+        assert waiting.done.state == "waiting"
+        assert [a.kind for a in opened.pending()] == ["in_doubt"]
+        settled = Settles(happened=True)(opened.pending()[0])
+        assert settled is not None
+        opened.decide(opened.pending()[0].id, settled)
+        done = Trajectory([event async for event in opened.resume()])
+        assert done.done.state == "done"
+        assert ran == ["begun"]
+
+
+async def test_a_reader_that_goes_away_leaves_the_session_in_order(tmp_path: Path) -> None:
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1})), "Done."]
+    async with session(tmp_path, steps, tools=[tool(gate, "read:n", ran)]) as (app, opened):
+        events = opened.run("act")
+        await anext(events)
+        await events.aclose()
+
+        assert app.store.sessions.get(opened.id).state == "interrupted"
+        gate.open.set()
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert resumed.done.answer == "Done."
+
+
+async def test_a_stop_when_nothing_runs_says_so(tmp_path: Path) -> None:
+    async with session(tmp_path, ["Hello."]) as (_, opened):
+        assert opened.request_stop() == "Nothing is running."
+        await converse(opened, "hello", approves)
+        assert opened.request_stop() == "Nothing is running."
+
+
+async def test_many_sessions_at_once_share_one_database_without_losing_anything(
+    tmp_path: Path,
+) -> None:
+    steps = [calls(("act", {"n": 1}), ("act", {"n": 2})), "Done."]
+    gate, ran = Gate(), list[str]()
+    gate.open.set()
+    async with application(tmp_path, steps, tools=[tool(gate, "write:n", ran)]) as app:
+
+        async def one() -> str:
+            async with app.new_session() as opened:
+                return (await converse(opened, "act", approves)).done.state
+
+        states = await asyncio.gather(*(one() for _ in range(25)))
+        assert states == ["done"] * 25
+        assert ran.count("ended") == 50
+        effects = app.store.ledger.list(limit=100)
+        assert [effect.state for effect in effects] == ["committed"] * 50
+        assert app.store.trail.verify() == []
