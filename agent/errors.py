@@ -125,8 +125,8 @@ class LeaseLost(SaysoError):
     def __init__(self, session: str) -> None:
         self.session = session
         super().__init__(
-            f"Session {session} was taken over by another process, so this one stopped "
-            f"before its next write. See what happened: sayso show {session}"
+            f"Session {session} was taken over by another process, or its lease ran out, so "
+            f"this one stopped before its next write. See what happened: sayso show {session}"
         )
 
 

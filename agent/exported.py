@@ -6,6 +6,7 @@ and says that what changes the world needs a sayso session.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import prompts
@@ -15,8 +16,15 @@ from agent.models import build_chat_model
 from agent.toolset import Places, load_tools
 
 
-def make_graph() -> Any:
-    """The agent graph with the settings of the environment."""
+async def make_graph() -> Any:
+    """The agent graph with the settings of the environment.
+
+    Building it makes folders and reads files, which LangGraph's server wants off its loop.
+    """
+    return await asyncio.to_thread(_build)
+
+
+def _build() -> Any:
     settings = load_settings()
     toolset = load_tools(settings.tools, Places(settings.ensure_home(), settings.workspace))
     model = build_chat_model(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.cli.output import say
 from agent.cli.report import Outcome, Reporter
-from agent.errors import SessionBusy
+from agent.errors import SaysoError, SessionBusy
 from agent.events import ApprovalAsked, Done, Event
 
 if TYPE_CHECKING:
@@ -114,23 +114,41 @@ def _outcome(app: Application, done: Done) -> Outcome:
 _ALL = 1000
 
 
+class Ended(SaysoError):
+    """A signal asked the process to end; the session was closed in order."""
+
+    def __init__(self, session: str, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(
+            f"Ended by {signal.Signals(number).name}; the session is in order. "
+            f"Carry it on: sayso resume {session}"
+        )
+
+
 @contextlib.contextmanager
 def _stopped_by_signals(session: AgentSession) -> Iterator[None]:
-    """Ctrl-C stops the turn safely, a second one at once; SIGTERM and SIGHUP at once.
+    """Ctrl-C stops the turn safely, a second one at once; SIGTERM and SIGHUP end the process.
 
-    Either way the session is closed in order, and can be carried on.
+    Raises:
+        Ended: After SIGTERM or SIGHUP.
     """
-    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGHUP)
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
     loop.add_signal_handler(signal.SIGINT, lambda: say(session.request_stop()))
-    for number in numbers:
-        loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
     try:
         yield
     except asyncio.CancelledError:
-        say(f"Ended. Carry it on: sayso resume {session.id}")
-        raise
+        if not received:
+            raise
+        raise Ended(session.id, received[0]) from None
     finally:
-        for number in (signal.SIGINT, *numbers):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)

@@ -87,7 +87,7 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         except GraphBubbleUp:
             raise
         except Exception as error:
-            raise as_model_error(error) from error
+            raise as_model_error(error) from None
         tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
         proposal = _check(response, tools, context, request.state["messages"])
         if context.recording is not None and proposal.events:

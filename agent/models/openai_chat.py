@@ -24,17 +24,15 @@ from contextlib import aclosing, closing
 from typing import Any
 
 import openai
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.outputs import ChatGenerationChunk, LLMResult
 from langchain_openai import ChatOpenAI
 
 from agent.models.errors import broken_reply
-from agent.models.replies import parse_arguments
+from agent.models.strict import as_sent, with_strict_calls
 
 _LONGEST_PAUSE = 120.0  # seconds; the client does not honour a longer Retry-After
-_RAW_CALLS = "raw_tool_calls"  # response metadata of a streamed reply with malformed calls
 
 
 class OpenAIChat(ChatOpenAI):
@@ -50,10 +48,10 @@ class OpenAIChat(ChatOpenAI):
     stream_chunk_timeout: float | None = None
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        return _with_strict_calls(await super().agenerate(*args, **kwargs))
+        return with_strict_calls(await super().agenerate(*args, **kwargs))
 
     def generate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        return _with_strict_calls(super().generate(*args, **kwargs))
+        return with_strict_calls(super().generate(*args, **kwargs))
 
     async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
         reply = _StreamedReply()
@@ -140,40 +138,7 @@ class _StreamedReply:
         if not self._call_chunks:
             return
         calls = add_ai_message_chunks(*self._call_chunks).tool_call_chunks
-        if any(_problem(call["args"]) for call in calls):
-            metadata = {_RAW_CALLS: [dict(call) for call in calls]}
+        if metadata := as_sent(calls):
             yield ChatGenerationChunk(
                 message=AIMessageChunk(content="", response_metadata=metadata)
             )
-
-
-def _with_strict_calls(result: LLMResult) -> LLMResult:
-    for generation in (g for generations in result.generations for g in generations):
-        if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
-            _judge_calls(generation.message)
-    return result
-
-
-def _judge_calls(message: AIMessage) -> None:
-    """Sort the calls of a reply anew, by what was sent and not by what LangChain made of it."""
-    calls: list[ToolCallChunk] | None = message.response_metadata.pop(_RAW_CALLS, None)
-    if calls is None:
-        return
-    message.tool_calls, message.invalid_tool_calls = [], []
-    for call in calls:
-        name, raw, call_id = call["name"] or "", call["args"], call["id"]
-        if problem := _problem(raw):
-            message.invalid_tool_calls.append(
-                invalid_tool_call(name=name, args=raw, id=call_id, error=problem)
-            )
-        else:
-            message.tool_calls.append(tool_call(name=name, args=parse_arguments(raw), id=call_id))
-
-
-def _problem(raw: str | None) -> str | None:
-    """Why the arguments are not a JSON object, in words the model can use; else ``None``."""
-    try:
-        parse_arguments(raw)
-    except ValueError as error:
-        return f"The arguments are not a JSON object: {error}"
-    return None

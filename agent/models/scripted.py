@@ -29,11 +29,13 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
+
+from agent.models.strict import as_sent, with_strict_calls
 
 
 class ScriptEnded(AssertionError):
@@ -73,7 +75,7 @@ class ScriptedStep:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-Decide = Callable[[Sequence[BaseMessage]], "ScriptedStep | str"]
+Decide = Callable[[Sequence[BaseMessage]], "ScriptedStep | str | BaseException"]
 Step = ScriptedStep | str | BaseException | Decide
 
 
@@ -131,6 +133,14 @@ class ScriptedChatModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as a real model would; the script decides what is called."""
         return self.bind(tools=[convert_to_openai_tool(t) for t in tools], **kwargs)
+
+    async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        """Malformed calls stay malformed, as with the models that the product builds."""
+        return with_strict_calls(await super().agenerate(*args, **kwargs))
+
+    def generate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        """The same, synchronous."""
+        return with_strict_calls(super().generate(*args, **kwargs))
 
     def reply(self, messages: Sequence[BaseMessage]) -> AIMessage:
         """The message of the step that the history asks for."""
@@ -221,41 +231,23 @@ class ScriptedChatModel(BaseChatModel):
 
 
 def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message as a provider streams it: text by words, calls in two parts, usage last.
-
-    A message with malformed calls comes as one chunk: when LangChain adds chunks up, it
-    completes broken JSON, and the call would look sound.
-    """
-    if message.invalid_tool_calls:
-        yield _whole(message)
-        return
+    """A message as a provider streams it: text by words, calls in two parts, usage last."""
     for word in re.findall(r"\s*\S+|\s+$", message.text):
         yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    for index, c in enumerate(message.tool_calls):
-        head = tool_call_chunk(name=c["name"], args="", id=c["id"], index=index)
-        body = tool_call_chunk(name=None, args=json.dumps(c["args"]), id=None, index=index)
+    calls = [(c["name"], json.dumps(c["args"]), c["id"]) for c in message.tool_calls]
+    calls += [(c["name"] or "", c["args"] or "", c["id"]) for c in message.invalid_tool_calls]
+    for index, (name, args, call_id) in enumerate(calls):
+        head = tool_call_chunk(name=name, args="", id=call_id, index=index)
+        body = tool_call_chunk(name=None, args=args, id=None, index=index)
         for part in (head, body):
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
+    sent = as_sent([{"name": name, "args": args, "id": id_} for name, args, id_ in calls])
     last = AIMessageChunk(
         content="",
-        invalid_tool_calls=message.invalid_tool_calls,  # as chunks they would be completed
         usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
+        response_metadata={**message.response_metadata, **sent},
         chunk_position="last",
     )
     yield ChatGenerationChunk(
         message=last, generation_info={"finish_reason": message.response_metadata["finish_reason"]}
     )
-
-
-def _whole(message: AIMessage) -> ChatGenerationChunk:
-    chunk = AIMessageChunk(
-        content=message.content,
-        tool_calls=message.tool_calls,
-        invalid_tool_calls=message.invalid_tool_calls,
-        usage_metadata=message.usage_metadata,
-        response_metadata=message.response_metadata,
-        chunk_position="last",
-    )
-    reason = message.response_metadata["finish_reason"]
-    return ChatGenerationChunk(message=chunk, generation_info={"finish_reason": reason})

@@ -172,8 +172,7 @@ class Approvals:
         order = approvals.c.n if status == "pending" else approvals.c.n.desc()
         query = select(approvals).order_by(order).limit(limit).offset(offset)
         if status is not None:
-            # As text, so that SQLite sees that the index of what is pending applies.
-            query = query.where(approvals.c.status == bindparam("s", status, literal_execute=True))
+            query = query.where(approvals.c.status == status)
         if session is not None:
             query = query.where(approvals.c.session == session)
         if kind is not None:

@@ -22,7 +22,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -127,13 +126,7 @@ sessions = Table(
     Column("lease_epoch", Integer, nullable=False),
     Column("lease_expires_at", Double, nullable=False),
 )
-Index(
-    "sessions_newest",
-    sessions.c.updated_at,
-    sessions.c.id,
-    sqlite_where=text("deleted_at IS NULL"),
-    postgresql_where=text("deleted_at IS NULL"),
-)
+Index("sessions_newest", sessions.c.updated_at, sessions.c.id)
 
 # `attempt` is the ledger's, so that each doubt of a write that ran again is asked anew.
 approvals = Table(
@@ -171,12 +164,7 @@ approvals = Table(
     Column("comment", AnyText),
     UniqueConstraint("session", "message", "call", "kind", "attempt", name="approvals_call"),
 )
-Index(
-    "approvals_pending",
-    approvals.c.n,
-    sqlite_where=text("status = 'pending'"),
-    postgresql_where=text("status = 'pending'"),
-)
+Index("approvals_inbox", approvals.c.status, approvals.c.n)
 
 rules = Table(
     "rules",

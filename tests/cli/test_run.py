@@ -215,10 +215,11 @@ def test_options_may_stand_before_the_command(sayso: Invoke, model: Model, store
 
 
 def test_what_exceeds_the_authority_is_denied_without_asking(
-    sayso: Invoke, model: Model, sayso_home: Path
+    sayso: Invoke, model: Model, store: Store
 ) -> None:
     model(cancel("A1"), Reply("I may not."))
     result = sayso("run", "Cancel A1", "--grant", "read:*")
     assert (result.code, result.out) == (5, "I may not.\n")
     assert "denied" in result.err
-    assert status_of(sayso_home, "A1") == "pending"
+    assert store.approvals.list(status=None) == []
+    assert store.ledger.list() == []

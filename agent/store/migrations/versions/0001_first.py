@@ -46,7 +46,7 @@ def upgrade() -> None:
         sa.Column("lease_epoch", sa.Integer(), nullable=False),
         sa.Column("lease_expires_at", sa.Double(), nullable=False),
     )
-    _partial_index("sessions_newest", "sessions", ["updated_at", "id"], "deleted_at IS NULL")
+    op.create_index("sessions_newest", "sessions", ["updated_at", "id"])
 
     op.create_table(
         "approvals",
@@ -82,7 +82,7 @@ def upgrade() -> None:
         sa.Column("comment", sa.Text()),
         sa.UniqueConstraint("session", "message", "call", "kind", "attempt", name="approvals_call"),
     )
-    _partial_index("approvals_pending", "approvals", ["n"], "status = 'pending'")
+    op.create_index("approvals_inbox", "approvals", ["status", "n"])
 
     op.create_table(
         "rules",
@@ -140,8 +140,3 @@ def upgrade() -> None:
         sa.Column("hash", PLAIN, nullable=False),
         sa.UniqueConstraint("session", "seq", name="trail_chain"),
     )
-
-
-def _partial_index(name: str, table: str, columns: list[str], where: str) -> None:
-    condition = sa.text(where)
-    op.create_index(name, table, columns, sqlite_where=condition, postgresql_where=condition)

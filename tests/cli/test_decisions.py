@@ -1,0 +1,444 @@
+"""The inbox from the command line: one decision each, bound to what was shown, then carried on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from agent.store import Store
+from agent.store.records import ApprovalRecord
+from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, finish, start, status_of
+from tests.support.openai_server import Call, ModelServer, Reply
+
+Model = Callable[..., ModelServer]
+
+HOLDER = """
+import asyncio, sys
+from agent.application import Application, Options
+from agent.config import load_settings
+
+async def hold():
+    async with Application.open(load_settings(), Options()) as app:
+        async with app.open_session(sys.argv[1]):
+            print("held", flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(hold())
+"""
+
+
+@pytest.fixture
+def waiting(sayso: Invoke, model: Model, store: Store) -> Callable[..., list[ApprovalRecord]]:
+    """Run a task whose writes wait; the approvals in the order in which they were asked."""
+
+    def run(*orders: str, then: str = "Done.") -> list[ApprovalRecord]:
+        run.server = model(cancel(*orders), Reply(then))  # type: ignore[attr-defined]
+        assert sayso("run", "Cancel " + " and ".join(orders)).code == 3
+        found = {a.args["order_id"]: a for a in store.approvals.list()}
+        return [found[order] for order in orders]
+
+    return run
+
+
+@contextmanager
+def held(session: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the session open."""
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, session],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_approve_runs_the_call_once_and_goes_on(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store, sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1", then="A1 is cancelled.")
+    result = sayso("approve", approval.id, "--comment", "agreed by phone")
+    assert (result.code, result.out) == (0, "A1 is cancelled.\n")
+    assert status_of(sayso_home, "A1") == "cancelled"
+    (effect,) = store.ledger.list()
+    assert (effect.state, effect.attempts, effect.approval) == ("committed", 1, approval.id)
+    assert "Done: cancel_order" in result.err
+    decided = store.approvals.get(approval.id)
+    assert (decided.status, decided.decided_via) == ("approved", "cli")
+    assert decided.comment == "agreed by phone"
+
+
+def test_reject_tells_the_model_why(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1", then="Then I leave it.")
+    result = sayso("reject", approval.id, "--reason", "the customer changed her mind")
+    assert (result.code, result.out) == (5, "Then I leave it.\n")
+    assert status_of(sayso_home, "A1") == "pending"
+    told = waiting.server.requests[-1].messages[-1]  # type: ignore[attr-defined]
+    assert "the customer changed her mind" in told["content"]
+    assert "Not done: cancel_order" in result.err
+
+
+def test_a_reason_is_required(sayso: Invoke) -> None:
+    assert sayso("reject", "a-222222").code == 2
+
+
+def test_respond_answers_in_the_tools_place(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1")
+    result = sayso("respond", approval.id, "--message", "I did it by hand")
+    assert result.code == 5
+    told = waiting.server.requests[-1].messages[-1]  # type: ignore[attr-defined]
+    assert "I did it by hand" in told["content"]
+    assert status_of(sayso_home, "A1") == "pending"
+
+
+def test_an_edit_runs_instead_and_an_integer_stays_one(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store, sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1")
+    args = {"order_id": "B1", "expected_revision": 1}
+    assert sayso("approve", approval.id, "--args", json.dumps(args)).code == 0
+    assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "cancelled"]
+    decided = store.approvals.get(approval.id)
+    assert (decided.status, decided.args["order_id"]) == ("edited", "A1")
+    assert decided.decided_args == args
+    assert type(decided.decided_args["expected_revision"]) is int
+    assert store.ledger.list()[0].digest == decided.decided_digest
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ("{", "--args is not JSON"),
+        ("[1]", "must be a JSON object"),
+        ('{"order_id": "A1", "expected_revision": "soon"}', "expected_revision"),
+        ('{"order_id": "A1", "expected_revision": 1, "tool": "refund_order"}', "no such argument"),
+        ("{}", "missing"),
+    ],
+)
+def test_an_edit_that_does_not_fit_decides_nothing(
+    sayso: Invoke,
+    waiting: Callable[..., list[ApprovalRecord]],
+    store: Store,
+    args: str,
+    says: str,
+) -> None:
+    (approval,) = waiting("A1")
+    result = sayso("approve", approval.id, "--args", args)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert store.approvals.get(approval.id).status == "pending"
+    assert store.ledger.list() == []
+
+
+def test_a_decision_takes_the_whole_id(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store
+) -> None:
+    (approval,) = waiting("A1")
+    result = sayso("approve", approval.id[:-1])
+    assert result.code == 2
+    assert approval.id in result.err
+    assert store.approvals.get(approval.id).status == "pending"
+    assert sayso("approvals", approval.id[:-1], "--json").code == 0
+
+
+def test_unknown_and_already_decided(
+    sayso: Invoke,
+    waiting: Callable[..., list[ApprovalRecord]],
+    monkeypatch: pytest.MonkeyPatch,
+    store: Store,
+) -> None:
+    (approval,) = waiting("A1")
+    unknown = sayso("approve", "a-222222")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "No approval 'a-222222'" in unknown.err
+    monkeypatch.setenv("SAYSO_REVIEWER", "Ann")
+    assert sayso("reject", approval.id, "--reason", "no", "--no-resume").code == 0
+    monkeypatch.setenv("SAYSO_REVIEWER", "Bob")
+    second = sayso("approve", approval.id)
+    assert (second.code, second.out) == (1, "")
+    assert f"{approval.id} is already rejected by Ann" in second.err
+    assert store.approvals.get(approval.id).decided_by == "Ann"
+
+
+def test_no_resume_records_only(
+    sayso: Invoke,
+    waiting: Callable[..., list[ApprovalRecord]],
+    store: Store,
+    sayso_home: Path,
+) -> None:
+    (approval,) = waiting("A1", then="Late.")
+    result = sayso("approve", approval.id, "--no-resume")
+    assert (result.code, result.out) == (0, "")
+    assert f"sayso resume {approval.session}" in result.err
+    assert store.ledger.list() == []
+    again = sayso("resume", approval.session)
+    assert (again.code, again.out) == (0, "Late.\n")
+    assert status_of(sayso_home, "A1") == "cancelled"
+
+
+def test_what_still_waits_exits_3(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], sayso_home: Path
+) -> None:
+    first, second = waiting("A1", "B1", then="Both.")
+    result = sayso("approve", second.id)
+    assert (result.code, result.out) == (3, f"{first.session}\n")
+    assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "cancelled"]
+    assert sayso("approve", first.id).out == "Both.\n"
+
+
+def test_another_persons_session_is_not_run_with_the_reviewers_credentials(
+    sayso: Invoke,
+    waiting: Callable[..., list[ApprovalRecord]],
+    store: Store,
+    sayso_home: Path,
+) -> None:
+    (approval,) = waiting("A1")
+    with closing(sqlite3.connect(sayso_home / "sayso.db")) as db, db:
+        db.execute("UPDATE sessions SET uid = uid + 1, user = 'ann', host = 'elsewhere'")
+    result = sayso("approve", approval.id)
+    assert (result.code, result.out) == (0, "")
+    assert "belongs to ann on elsewhere" in result.err
+    assert f"sayso resume {approval.session}" in result.err
+    assert store.approvals.get(approval.id).status == "approved"
+    assert store.ledger.list() == []
+
+
+def test_an_open_session_is_left_to_the_process_that_has_it(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store
+) -> None:
+    (approval,) = waiting("A1")
+    with held(approval.session):
+        result = sayso("approve", approval.id)
+        assert (result.code, result.out) == (0, "")
+        assert "open in another process" in result.err
+        assert store.approvals.get(approval.id).status == "approved"
+        busy = sayso("resume", approval.session)
+        assert busy.code == 1
+        assert "open in another process" in busy.err
+    assert store.ledger.list() == []
+
+
+def test_killed_while_it_held_the_session_another_decides_and_a_third_resumes(
+    script: Invoke,
+    waiting: Callable[..., list[ApprovalRecord]],
+    store: Store,
+    sayso_home: Path,
+) -> None:
+    (approval,) = waiting("A1", then="Picked up.")
+    with held(approval.session) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert script("approve", approval.id, "--no-resume").code == 0
+    result = script("resume", approval.session)
+    assert (result.code, result.out) == (0, "Picked up.\n")
+    assert status_of(sayso_home, "A1") == "cancelled"
+    assert [effect.attempts for effect in store.ledger.list()] == [1]
+
+
+def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told(
+    waiting: Callable[..., list[ApprovalRecord]], store: Store, sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1")
+    asked = ("approve", approval.id), ("reject", approval.id, "--reason", "no")
+    both = [
+        start(*arguments, env={**os.environ, "SAYSO_REVIEWER": name})
+        for name, arguments in zip(("Ann", "Bob"), asked, strict=True)
+    ]
+    results = dict(zip(("Ann", "Bob"), map(finish, both), strict=True))
+    decided = store.approvals.get(approval.id)
+    assert decided.decided_by in results
+    loser = next(results[name] for name in results if name != decided.decided_by)
+    assert loser.code == 1
+    assert f"already {decided.status} by {decided.decided_by}" in loser.err
+    cancelled = status_of(sayso_home, "A1") == "cancelled"
+    assert cancelled == (decided.status == "approved")
+    assert results[str(decided.decided_by)].code == (0 if cancelled else 5)
+
+
+# --- on a terminal -------------------------------------------------------------------------
+
+
+@contextmanager
+def terminal(*arguments: str) -> Iterator[pexpect.spawn[str]]:
+    child = pexpect.spawn(
+        str(SCRIPT), list(arguments), encoding="utf-8", timeout=TIMEOUT, dimensions=(60, 120)
+    )
+    try:
+        yield child
+    finally:
+        child.close(force=True)
+
+
+def test_a_terminal_shows_the_whole_call_and_asks(
+    waiting: Callable[..., list[ApprovalRecord]], store: Store
+) -> None:
+    (approval,) = waiting("A1")
+    with terminal("approve", approval.id) as child:
+        child.expect_exact('"expected_revision": 1')
+        child.expect_exact("pending → cancelled")
+        child.expect_exact("Approve it? [y/N]")
+        child.sendline("")
+        child.expect_exact("still waits")
+        child.expect(pexpect.EOF)
+    assert child.exitstatus == 1
+    assert store.approvals.get(approval.id).status == "pending"
+
+
+def test_on_a_terminal_yes_is_typed_after_the_question(
+    waiting: Callable[..., list[ApprovalRecord]], sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1", then="It is gone.")
+    with terminal("approve", approval.id) as child:
+        child.sendline("n")  # typed ahead: answers nothing
+        child.expect_exact("Approve it? [y/N]")
+        child.sendline("y")
+        child.expect_exact("It is gone.")
+        child.expect(pexpect.EOF)
+    assert child.exitstatus == 0
+    assert status_of(sayso_home, "A1") == "cancelled"
+
+
+def test_on_a_terminal_an_edit_is_shown_as_it_would_run(
+    waiting: Callable[..., list[ApprovalRecord]], store: Store
+) -> None:
+    (approval,) = waiting("A1")
+    edit = '{"order_id": "b1", "expected_revision": 1}'
+    with terminal("approve", approval.id, "--args", edit) as child:
+        child.expect_exact("would run with")
+        child.expect_exact('"order_id": "')
+        child.expect_exact("Approve it with the edited arguments? [y/N]")
+        child.sendintr()
+        child.expect(pexpect.EOF)
+    assert child.exitstatus == 130
+    assert store.approvals.get(approval.id).status == "pending"
+
+
+# --- in doubt ------------------------------------------------------------------------------
+
+DOUBTFUL = '''
+from pydantic import BaseModel, ConfigDict
+from tools.contract import Contract, OutcomeUnknown, make_tool
+
+class Send(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    to: str
+
+def send_letter(to: str) -> str:
+    """Send a letter."""
+    raise OutcomeUnknown("the post office closed")
+
+tools = [make_tool(send_letter, args=Send, contract=Contract(effects=frozenset({"write:post"})))]
+'''
+
+
+@pytest.fixture
+def in_doubt(
+    sayso: Invoke, model: Model, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ApprovalRecord:
+    """A write whose outcome nobody knows."""
+    tool = tmp_path / "post.py"
+    tool.write_text(DOUBTFUL)
+    monkeypatch.setenv("SAYSO_TOOLS", str(tool))
+    letter = Reply(tool_calls=(Call("send_letter", {"to": "Ann"}),))
+    model(letter, Reply("I do not know whether it was sent."))
+    assert sayso("run", "Write to Ann").code == 3
+    (write,) = store.approvals.list()
+    result = sayso("approve", write.id)
+    assert result.code == 3
+    (doubt,) = store.approvals.list()
+    assert doubt.kind == "in_doubt"
+    assert f"sayso reconcile {doubt.id}" in result.err
+    return doubt
+
+
+@pytest.mark.parametrize(
+    ("flag", "state"), [("--happened", "committed"), ("--not-happened", "failed")]
+)
+@pytest.mark.parametrize("by", ["approval", "effect"])
+def test_a_person_settles_a_doubt(
+    sayso: Invoke, in_doubt: ApprovalRecord, store: Store, flag: str, state: str, by: str
+) -> None:
+    (effect,) = store.ledger.list()
+    named = in_doubt.id if by == "approval" else effect.id
+    result = sayso("reconcile", named, flag, "--comment", "I called them", "--no-resume")
+    assert result.code == 0
+    settled = store.ledger.get(effect.id)
+    assert settled.state == state
+    assert (settled.evidence or {})["comment"] == "I called them"
+    assert store.approvals.list() == []
+    again = sayso("reconcile", named, flag)
+    assert again.code == 1
+    assert "already" in again.err
+
+
+def test_a_doubt_is_neither_approved_nor_rejected(
+    sayso: Invoke, in_doubt: ApprovalRecord, store: Store
+) -> None:
+    for command in (("approve", in_doubt.id), ("reject", in_doubt.id, "--reason", "x")):
+        result = sayso(*command)
+        assert result.code == 2
+        assert f"sayso reconcile {in_doubt.id}" in result.err
+    assert store.approvals.get(in_doubt.id).status == "pending"
+
+
+def test_reconcile_needs_a_word_and_a_whole_id(
+    sayso: Invoke, in_doubt: ApprovalRecord, store: Store
+) -> None:
+    assert "Say --happened or --not-happened" in sayso("reconcile", in_doubt.id).err
+    (effect,) = store.ledger.list()
+    result = sayso("reconcile", effect.id[:-1], "--happened")
+    assert result.code == 2
+    assert "whole id" in result.err
+    assert store.ledger.get(effect.id).state == "in_doubt"
+
+
+# --- the listing ---------------------------------------------------------------------------
+
+
+def test_the_inbox_lists_what_waits_and_all(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]]
+) -> None:
+    first, second = waiting("A1", "B1")
+    listed = json.loads(sayso("approvals", "--json").out)
+    assert [row["id"] for row in listed] == [first.id, second.id]
+    stated = {
+        *("id", "kind", "session", "status", "tool", "args", "digest", "reason", "rule"),
+        *("preview", "provenance", "undo", "asked_at", "decided_by", "decided_at", "comment"),
+    }
+    assert stated <= listed[0].keys()
+    assert listed[0]["decided_by"] is None
+    assert sayso("reject", first.id, "--reason", "no", "--no-resume").code == 0
+    assert first.id not in sayso("approvals").out
+    everything = sayso("approvals", "--all").out
+    assert first.id in everything
+    assert "rejected" in everything
+    other = sayso("approvals", "--session", first.session[:-1], "--json")
+    assert [row["id"] for row in json.loads(other.out)] == [second.id]
+
+
+def test_an_empty_inbox_says_so_on_stderr(sayso: Invoke) -> None:
+    assert sayso("approvals", "--json").out == "[]\n"
+    result = sayso("approvals")
+    assert (result.code, result.out) == (0, "")
+    assert "Nothing waits" in result.err
