@@ -6,7 +6,6 @@ each other; ``session.py`` drives what comes out of it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -179,7 +178,6 @@ class Application:
                 id=record.id,
                 store=self.store,
                 graph=self._graph(record, toolset),
-                saver=self.saver,
                 tools=toolset.tools,
                 context=self._context(record, lease),
                 lease=lease,
@@ -188,13 +186,7 @@ class Application:
 
     def _held(self, record: SessionRecord) -> AbstractAsyncContextManager[LeaseKeeper]:
         seconds = self.settings.lease_seconds
-        return held(self.store, record.id, self.owner, seconds, self._writing)
-
-    @property
-    def _writing(self) -> asyncio.Lock:
-        """The checkpointer's own lock, which our writes to the same database take too."""
-        lock = getattr(self.saver, "lock", None)
-        return lock if isinstance(lock, asyncio.Lock) else asyncio.Lock()
+        return held(self.store, record.id, self.owner, seconds)
 
     def _context(self, record: SessionRecord, lease: LeaseKeeper) -> AgentContext:
         settings = self.settings
@@ -203,7 +195,6 @@ class Application:
                 store=self.store,
                 session=record.id,
                 lease=lease.ensure,
-                writing=self._writing,
                 ancestors=tuple(self._ancestors(record)),
             ),
             authority=Authority(tuple(record.granted), tuple(record.denied)),

@@ -58,15 +58,14 @@ class LeaseKeeper:
             raise
         return self._lease
 
-    async def keep(self, writing: asyncio.Lock) -> None:
+    async def keep(self) -> None:
         """Renew until cancelled or lost; what depends on the lease finds out by itself."""
         while self._lease is not None:
             await asyncio.sleep(self._seconds / 3)
-            async with writing:
-                try:
-                    self.ensure(self._seconds / 2)
-                except LeaseLost:
-                    return
+            try:
+                self.ensure(self._seconds / 2)
+            except LeaseLost:
+                return
 
     def release(self) -> None:
         """Give the lease up, if it is still ours."""
@@ -77,7 +76,7 @@ class LeaseKeeper:
 
 @asynccontextmanager
 async def held(
-    store: Store, session: str, owner: Owner, seconds: float, writing: asyncio.Lock
+    store: Store, session: str, owner: Owner, seconds: float
 ) -> AsyncIterator[LeaseKeeper]:
     """Hold a session's lease.
 
@@ -85,7 +84,7 @@ async def held(
         SessionBusy: When another process holds it.
     """
     keeper = LeaseKeeper(store, session, owner, seconds)
-    task = asyncio.create_task(keeper.keep(writing))
+    task = asyncio.create_task(keeper.keep())
     try:
         yield keeper
     finally:

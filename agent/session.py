@@ -21,7 +21,6 @@ from langgraph.types import Command
 
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
-from agent.checkpoints import roll_back
 from agent.checks.limits import turn_number
 from agent.errors import InvalidDecision, LimitReached, SaysoError, UsageError
 from agent.events import (
@@ -43,7 +42,6 @@ from agent.types import Actor, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
-    from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
@@ -105,14 +103,13 @@ class AgentSession:
         id: str,
         store: Store,
         graph: CompiledStateGraph[Any, AgentContext, Any, Any],
-        saver: BaseCheckpointSaver[Any],
         tools: Sequence[BaseTool],
         context: AgentContext,
         lease: LeaseKeeper,
         actor: Actor,
     ) -> None:
         self.id = id
-        self._store, self._graph, self._saver, self._lease = store, graph, saver, lease
+        self._store, self._graph, self._lease = store, graph, lease
         self._tools: Mapping[str, BaseTool] = {tool.name: tool for tool in tools}
         self._context, self._actor = context, actor
         self._config: Any = {"configurable": {"thread_id": id}}
@@ -207,7 +204,7 @@ class AgentSession:
         for approval in [*turn.asked, *self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
         if self._context.recording is not None:
-            await self._context.recording.note()
+            self._context.recording.note()
         receipt = build_receipt(self._store, self.id, self.record.turn)
         if receipt:
             yield ReceiptReady(receipt)
@@ -299,8 +296,6 @@ class AgentSession:
             task.cancel()
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)
-            if task.cancelled():
-                await roll_back(self._saver)
 
     def _events(self, mode: str, chunk: Any, turn: _Turn) -> list[Event]:
         if mode == "messages":

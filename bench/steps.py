@@ -159,8 +159,8 @@ async def _sayso(variant: str, steps: int, home: Path, stamps: list[float]) -> i
             app.store.rules.add(session.id, "act", "act", {}, app.actor)
         trajectory = await converse(session, "go", approves, rounds=steps + 2)
         assert trajectory.done.state == "done", trajectory.done
-        async with app.saver.conn.execute("SELECT count(*) FROM checkpoints") as rows:  # type: ignore[attr-defined]
-            return int((await rows.fetchone())[0])
+        rows = app.saver.conn.execute("SELECT count(*) FROM checkpoints")  # type: ignore[attr-defined]
+        return int(rows.fetchone()[0])
 
 
 # --- all of them, taking turns ---------------------------------------------------------------
@@ -178,7 +178,9 @@ def compare(rounds: int, steps: int) -> dict[str, dict[str, float]]:
             runs[variant].append(json.loads(output.splitlines()[-1]))
     return {
         variant: {
-            key: statistics.median(run[key] for run in found) for key in found[0] if key != "variant"
+            key: statistics.median(run[key] for run in found)
+            for key in found[0]
+            if key != "variant"
         }
         for variant, found in runs.items()
     }
@@ -192,7 +194,10 @@ def report(figures: dict[str, dict[str, float]]) -> str:
             f"{variant:16}{row['at_10']:>10.1f}{row['at_end']:>10.1f}"
             f"{row['checkpoints_a_step']:>14.2f}{row['database_mb']:>8.1f}{row['peak_mb']:>9.0f}"
         )
-    lines += ["", *(f"{name:58}{value:>6.2f}  (at most {bound})" for name, value, bound in ratios(figures))]
+    lines += [
+        "",
+        *(f"{name:58}{value:>6.2f}  (at most {bound})" for name, value, bound in ratios(figures)),
+    ]
     return "\n".join(lines)
 
 

@@ -140,7 +140,9 @@ def verify(session: OfSession = None, as_json_: Json = False) -> None:
         for problem in problems:
             answer(f"{problem.session}, entry {problem.seq}: {problem.what}")
     else:
-        answer(f"{_count(entries, 'entry', 'entries')} in {_count(len(heads), 'session')}, intact")
+        answer(
+            f"{_count(entries, 'entry', 'entries')} in {_count(len(heads), 'session')}, all intact"
+        )
     if problems:
         say(f"{_count(len(problems), 'problem')}: the record is not what was written.")
         raise typer.Exit(1)

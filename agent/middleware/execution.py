@@ -151,7 +151,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         lock = self._locks.setdefault(_conflict(key, bound.args), asyncio.Lock())
         async with lock:
             timeout = bound.contract.timeout or context.tool_timeout
-            effect = await _begin(request, recording, bound, permit, timeout)
+            effect = _begin(request, recording, bound, permit, timeout)
             if isinstance(effect, ToolMessage):
                 return effect
             run = _Attempt(request, handler, context, recording, bound, effect)
@@ -216,28 +216,27 @@ def _allows(record: ApprovalRecord | None, bound: Bound) -> bool:
     return record.decided_digest == bound.digest
 
 
-async def _begin(
+def _begin(
     request: ToolCallRequest, recording: Recording, bound: Bound, permit: Permit, seconds: float
 ) -> EffectRecord | ToolMessage:
     """Put ``intended`` on disk; a message instead when the ledger already knows this call."""
     while True:
-        async with recording.writing:
-            lease = recording.lease(seconds)
-            begun = recording.store.ledger.begin(
-                session=recording.session,
-                epoch=lease.epoch,
-                lease_margin=seconds,
-                turn=turn_number(request.state["messages"]),
-                message=bound.open.message,
-                call=bound.open.call,
-                tool=bound.tool.name,
-                tool_version=bound.contract.version,
-                args=bound.args,
-                digest=bound.digest,
-                approval=permit.approval,
-                rule=permit.rule,
-                idempotency_key=_idempotency_key(recording.session, bound.open),
-            )
+        lease = recording.lease(seconds)
+        begun = recording.store.ledger.begin(
+            session=recording.session,
+            epoch=lease.epoch,
+            lease_margin=seconds,
+            turn=turn_number(request.state["messages"]),
+            message=bound.open.message,
+            call=bound.open.call,
+            tool=bound.tool.name,
+            tool_version=bound.contract.version,
+            args=bound.args,
+            digest=bound.digest,
+            approval=permit.approval,
+            rule=permit.rule,
+            idempotency_key=_idempotency_key(recording.session, bound.open),
+        )
         match begun.outcome:
             case "run":
                 return begun.effect
@@ -302,18 +301,18 @@ class _Attempt:
             raise
         if not done:
             task.add_done_callback(lambda late: self._late(late, started))
-            return await self._record(
+            return self._record(
                 OutcomeUnknown(f"no answer within {seconds:g} seconds."), started, "timeout"
             )
-        return await self._record(_outcome(task), started)
+        return self._record(_outcome(task), started)
 
     async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:
         done, _ = await asyncio.wait({task}, timeout=GRACE)
         if done:
-            await self._record(_outcome(task), started)
+            self._record(_outcome(task), started)
             return
         task.cancel()
-        await self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
+        self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
 
     def _late(self, task: asyncio.Future[Any], started: Entry) -> None:
         """A result that came after its time is evidence for the ledger, nothing more."""
@@ -322,12 +321,9 @@ class _Attempt:
             if state != "in_doubt":
                 self._finish(state, message, "late")
 
-    async def _record(
-        self, outcome: Any, started: Entry, transport: str | None = None
-    ) -> ToolMessage:
+    def _record(self, outcome: Any, started: Entry, transport: str | None = None) -> ToolMessage:
         state, message, how = self._judge(outcome, started)
-        async with self.recording.writing:
-            self._finish(state, message, transport or how)
+        self._finish(state, message, transport or how)
         return message
 
     def _finish(self, state: Any, message: ToolMessage, transport: str) -> None:

@@ -93,7 +93,7 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         if context.recording is not None and proposal.events:
             turn = turn_number(request.state["messages"])
             events = [(kind, {"turn": turn, **data}) for kind, data in proposal.events]
-            await context.recording.note(*events)
+            context.recording.note(*events)
         return ExtendedModelResponse(
             ModelResponse(result=[proposal.reply]), Command(update=proposal.update())
         )
@@ -139,8 +139,13 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
         )
         return call
     verdict = judge_call(tool, normalised)
-    event = {"message": proposal.reply.id, "call": call["id"], "tool": tool.name}
-    event |= {"args": normalised.args, **verdict}
+    event: dict[str, Any] = {
+        "message": proposal.reply.id,
+        "call": call["id"],
+        "tool": tool.name,
+        "args": normalised.args,
+        **verdict,
+    }
     if verdict["behavior"] == "deny":
         proposal.events.append(("call.denied", event))
         _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), trail=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
@@ -37,28 +36,22 @@ class SaysoState(AgentState[Any]):
 
 @dataclass
 class Recording:
-    """Where a run is recorded: the store, the session, and the lease that fences its writes.
-
-    ``writing`` is the checkpointer's own lock: a store call blocks the event loop, so it must
-    never wait for a transaction that only the event loop can finish.
-    """
+    """Where a run is recorded: the store, the session, and the lease that fences its writes."""
 
     store: Store
     session: str
     lease: Callable[[float], LeaseRecord]
     """Renews the lease so that at least so many seconds remain, or raises ``LeaseLost``."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     ancestors: tuple[str, ...] = ()
     later: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Trail entries about reads that have ended; they go along with the next entry."""
 
-    async def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
+    def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
         """Append to the trail what was kept for later, and these entries."""
         entries = (*self.later, *entries)
         self.later.clear()
         if entries:
-            async with self.writing:
-                self.store.trail.append_many(self.session, entries)
+            self.store.trail.append_many(self.session, entries)
 
 
 READ_ONLY = Authority(granted=("read:*", "network:*"))

@@ -13,7 +13,7 @@ from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import already_decided, close, close_doubt
 from agent.store.ids import now
 from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
-from agent.store.lookup import find
+from agent.store.lookup import Lookup
 from agent.store.records import ApprovalRecord
 from agent.store.schema import approvals
 from agent.store.writing import Writing
@@ -49,6 +49,7 @@ _BY_CALL = (
 _INSERT = insert(approvals).inline()
 _UPDATE = update(approvals).where(approvals.c.id == bindparam("key"))
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
+_LOOKUP = Lookup(select(approvals), approvals.c.id, "approval")
 
 
 class Approvals:
@@ -139,12 +140,9 @@ class Approvals:
             UsageError: Several begin like that; they are listed.
         """
         with self._db.read() as conn:
-            row = find(
+            row = _LOOKUP.find(
                 conn,
-                select(approvals),
-                approvals.c.id,
                 id,
-                noun="approval",
                 whole=whole,
                 missing=lambda: NotFound(
                     "approval",
@@ -165,10 +163,14 @@ class Approvals:
         status: ApprovalStatus | None = "pending",
         session: str | None = None,
         kind: ApprovalKind | None = None,
-        limit: int = 50,
+        turn: int | None = None,
+        limit: int | None = 50,
         offset: int = 0,
     ) -> ApprovalList:
-        """Approvals: pending ones as they were asked, all others the last one first."""
+        """Approvals: pending ones as they were asked, all others the last one first.
+
+        ``limit=None``: all of them.
+        """
         order = approvals.c.n if status == "pending" else approvals.c.n.desc()
         query = select(approvals).order_by(order).limit(limit).offset(offset)
         if status is not None:
@@ -177,6 +179,8 @@ class Approvals:
             query = query.where(approvals.c.session == session)
         if kind is not None:
             query = query.where(approvals.c.kind == kind)
+        if turn is not None:
+            query = query.where(approvals.c.turn == turn)
         with self._db.read() as conn:
             return [ApprovalRecord(**row) for row in conn.execute(query).mappings()]
 

@@ -26,7 +26,7 @@ from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import close, close_doubt, open_doubt
 from agent.store.ids import now
-from agent.store.lookup import find
+from agent.store.lookup import Lookup
 from agent.store.records import EffectRecord
 from agent.store.schema import effects
 from agent.store.writing import Writing, actor_data
@@ -42,6 +42,17 @@ _BY_CALL = select(effects).where(
     effects.c.session == bindparam("session"),
     effects.c.message == bindparam("message"),
     effects.c.call == bindparam("call"),
+)
+_LOOKUP = Lookup(select(effects), effects.c.id, "effect")
+_OF_TURN = (
+    select(effects)
+    .where(effects.c.session == bindparam("session"), effects.c.turn == bindparam("turn"))
+    .order_by(effects.c.n)
+)
+_OPEN_DOUBTS = (
+    select(effects)
+    .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
+    .order_by(effects.c.n)
 )
 _INSERT = insert(effects).inline()
 _UPDATE = update(effects).where(effects.c.id == bindparam("key"))
@@ -197,12 +208,9 @@ class Ledger:
             UsageError: Several do; they are listed.
         """
         with self._db.read() as conn:
-            row = find(
+            row = _LOOKUP.find(
                 conn,
-                select(effects),
-                effects.c.id,
                 id_or_prefix,
-                noun="effect",
                 whole=False,
                 missing=lambda: NotFound("effect", id_or_prefix, hint="List them: sayso effects"),
             )
@@ -212,10 +220,10 @@ class Ledger:
         self,
         session: str | None = None,
         state: EffectState | None = None,
-        limit: int = 50,
+        limit: int | None = 50,
         offset: int = 0,
     ) -> EffectList:
-        """Effects, the one begun last first."""
+        """Effects, the one begun last first; ``limit=None``: all of them."""
         query = select(effects).order_by(effects.c.n.desc()).limit(limit).offset(offset)
         if session is not None:
             query = query.where(effects.c.session == session)
@@ -231,17 +239,15 @@ class Ledger:
 
     def for_turn(self, session: str, turn: int) -> EffectList:
         """The effects of a turn, in the order in which they began."""
-        of_turn = (effects.c.session == session, effects.c.turn == turn)
-        return self._all(select(effects).where(*of_turn).order_by(effects.c.n))
+        return self._all(_OF_TURN, session=session, turn=turn)
 
     def open_doubts(self, session: str) -> EffectList:
         """The writes of a session that may have happened, in the order in which they began."""
-        in_doubt = (effects.c.session == session, effects.c.state == "in_doubt")
-        return self._all(select(effects).where(*in_doubt).order_by(effects.c.n))
+        return self._all(_OPEN_DOUBTS, session=session)
 
-    def _all(self, query: Select[Any]) -> EffectList:
+    def _all(self, query: Select[Any], **values: Any) -> EffectList:
         with self._db.read() as conn:
-            return [EffectRecord(**row) for row in conn.execute(query).mappings()]
+            return [EffectRecord(**row) for row in conn.execute(query, values).mappings()]
 
 
 def settle_effect(

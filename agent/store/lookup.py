@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, and_
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam
 
 from agent.errors import UsageError
 
@@ -14,31 +14,42 @@ _ID = re.compile(r"[a-z0-9-]+")
 _SHOWN = 10
 
 
-def find(
-    conn: Connection,
-    query: Select[Any],
-    id_column: ColumnElement[str],
-    text: str,
-    *,
-    noun: str,
-    whole: bool,
-    missing: Callable[[], Exception],
-) -> RowMapping:
-    """The one row of ``query`` whose id is ``text``, or begins with it unless ``whole``.
+class Lookup:
+    """Finds one row of ``query`` by its id. Made once: a statement is costly to put together.
 
-    Raises:
-        UsageError: Several ids begin like that; the message lists them.
-        Exception: What ``missing()`` returns, when there is none.
+    Args:
+        noun: What a row is called in messages.
     """
-    if not is_id(text):
-        raise missing()
-    here = id_column == text if whole else and_(id_column >= text, id_column < text + "~")
-    rows = conn.execute(query.where(here).order_by(id_column).limit(_SHOWN + 1)).mappings().all()
-    if not rows:
-        raise missing()
-    if len(rows) > 1 and rows[0]["id"] != text:
-        raise UsageError(_ambiguous(noun, text, [row["id"] for row in rows]))
-    return rows[0]
+
+    def __init__(self, query: Select[Any], id_column: ColumnElement[str], noun: str) -> None:
+        self._noun = noun
+        self._whole = query.where(id_column == bindparam("text"))
+        self._prefix = (
+            query.where(id_column >= bindparam("text"), id_column < bindparam("end"))
+            .order_by(id_column)
+            .limit(_SHOWN + 1)
+        )
+
+    def find(
+        self, conn: Connection, text: str, *, whole: bool, missing: Callable[[], Exception]
+    ) -> RowMapping:
+        """The one row whose id is ``text``, or begins with it unless ``whole``.
+
+        Raises:
+            UsageError: Several ids begin like that; the message lists them.
+            Exception: What ``missing()`` returns, when there is none.
+        """
+        if not is_id(text):
+            raise missing()
+        if whole:
+            rows = conn.execute(self._whole, {"text": text}).mappings().all()
+        else:
+            rows = conn.execute(self._prefix, {"text": text, "end": text + "~"}).mappings().all()
+        if not rows:
+            raise missing()
+        if len(rows) > 1 and rows[0]["id"] != text:
+            raise UsageError(_ambiguous(self._noun, text, [row["id"] for row in rows]))
+        return rows[0]
 
 
 def is_id(text: str) -> bool:

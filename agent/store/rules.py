@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from agent.errors import AlreadyDecided, NotFound
 from agent.store.database import Database, with_fresh_id
 from agent.store.ids import now
-from agent.store.lookup import find
+from agent.store.lookup import Lookup
 from agent.store.records import RuleRecord
 from agent.store.schema import rules
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor
+
+_LOOKUP = Lookup(select(rules), rules.c.id, "rule")
+_ACTIVE = (
+    select(rules)
+    .where(rules.c.session == bindparam("session"), rules.c.revoked_at.is_(None))
+    .order_by(rules.c.n)
+)
 
 
 class Rules:
@@ -64,9 +71,9 @@ class Rules:
 
     def active(self, session: str) -> list[RuleRecord]:
         """The session's rules that are not revoked, oldest first."""
-        query = select(rules).where(rules.c.session == session, rules.c.revoked_at.is_(None))
         with self._db.read() as conn:
-            return [RuleRecord(**row) for row in conn.execute(query.order_by(rules.c.n)).mappings()]
+            rows = conn.execute(_ACTIVE, {"session": session}).mappings()
+            return [RuleRecord(**row) for row in rows]
 
     def get(self, id_or_prefix: str) -> RuleRecord:
         """One rule, revoked or not.
@@ -76,12 +83,9 @@ class Rules:
             UsageError: Several do.
         """
         with self._db.read() as conn:
-            row = find(
+            row = _LOOKUP.find(
                 conn,
-                select(rules),
-                rules.c.id,
                 id_or_prefix,
-                noun="rule",
                 whole=False,
                 missing=lambda: NotFound("rule", id_or_prefix),
             )

@@ -21,7 +21,7 @@ from agent.errors import LeaseLost, NotFound, SessionBusy
 from agent.store.database import Database, with_fresh_id
 from agent.store.ids import now
 from agent.store.leases import FREE, in_force, owner_lives
-from agent.store.lookup import find, is_id
+from agent.store.lookup import Lookup, is_id
 from agent.store.owner import is_this_process
 from agent.store.records import SessionRecord
 from agent.store.schema import approvals, clock, effects, rules, sessions, trail
@@ -43,6 +43,7 @@ _NEWEST = (
     .limit(bindparam("limit"))
     .offset(bindparam("offset"))
 )
+_LOOKUP = Lookup(_READ, sessions.c.id, "session")
 _UPDATE = update(sessions).where(sessions.c.id == bindparam("key"))
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
 _WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
@@ -128,12 +129,9 @@ class Sessions:
             UsageError: Several begin like that; they are listed.
         """
         with self._db.read() as conn:
-            row = find(
+            row = _LOOKUP.find(
                 conn,
-                _READ,
-                sessions.c.id,
                 id_or_unique_prefix,
-                noun="session",
                 whole=False,
                 missing=lambda: _missing(conn, id_or_unique_prefix),
             )

@@ -75,15 +75,21 @@ class Trail:
                 writing.record(session, kind, data)
 
     def entries(
-        self, session: str | None = None, after: int = 0, limit: int | None = None
+        self,
+        session: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+        kind: str | None = None,
     ) -> list[TrailEntry]:
         """Entries in order: of one session by ``seq``, or of all by ``position``.
 
         ``after`` is the last ``seq`` (of one session) or ``position`` (of all) already seen.
         """
+        query = _in_order(session, after).limit(limit)
+        if kind is not None:
+            query = query.where(trail.c.kind == kind)
         with self._db.read() as conn:
-            query = _in_order(session, after)
-            return [_entry(row) for row in conn.execute(query.limit(limit))]
+            return [_entry(row) for row in conn.execute(query)]
 
     def export(self, session: str | None = None) -> Iterator[dict[str, Any]]:
         """Every entry as a dictionary, read in pages; with salts, so that others can verify."""

@@ -1,0 +1,127 @@
+"""``tools`` and ``doctor``: what is there, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.store import Store
+from agent.types import Actor
+from tests.cli.program import Invoke
+
+KEY = "sk-0123456789abcdefghij-tail"
+
+
+def checks(result_out: str) -> dict[str, dict[str, str]]:
+    """The checks by name; of several with one name the worst."""
+    found: dict[str, dict[str, str]] = {}
+    for check in json.loads(result_out):
+        known = found.get(check["name"])
+        if known is None or known["status"] == "ok":
+            found[check["name"]] = check
+    return found
+
+
+def test_tools_says_what_waits(sayso: Invoke) -> None:
+    rows = {row["name"]: row for row in json.loads(sayso("tools", "--json").out)}
+    assert rows["get_order"]["access"] == "read"
+    assert rows["get_order"]["effects"] == ["read:orders"]
+    assert rows["cancel_order"] | {"description": ""} == {
+        "name": "cancel_order",
+        "access": "write",
+        "domain": "orders",
+        "version": "1",
+        "effects": ["write:orders"],
+        "description": "",
+        "undo": None,
+    }
+    lines = sayso("tools").out.splitlines()
+    assert lines[0].split() == ["NAME", "ACCESS", "DOMAIN", "VERSION", "EFFECTS", "DESCRIPTION"]
+    assert len(lines) == len(rows) + 1
+
+
+def test_a_persons_own_tools_are_listed(sayso: Invoke, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from langchain_core.tools import tool\n\n"
+        "@tool\ndef wave(to: str) -> str:\n    '''Wave\x1b[31m.'''\n    return to\n"
+    )
+    result = sayso("tools", "--tools", str(own))
+    (line,) = result.out.splitlines()[1:]
+    assert line.split()[:2] == ["wave", "write"]
+    assert "\x1b" not in result.out
+    missing = sayso("tools", "--tools", "gone.py")
+    assert missing.code == 2
+    assert "there is no such file" in missing.err
+
+
+def test_doctor_of_a_new_machine(sayso: Invoke, sayso_home: Path) -> None:
+    result = sayso("doctor", "--json")
+    found = checks(result.out)
+    assert result.code == 0
+    assert {name for name, check in found.items() if check["status"] == "fail"} == set()
+    assert found["model"]["status"] == "warn"
+    assert "OPENAI_API_KEY" in found["model"]["mend"]
+    assert str(sayso_home) in found["home"]["found"]
+    assert "schema" in found["database"]["found"]
+    lines = sayso("doctor").out.splitlines()
+    assert any(line.startswith("ok    home") for line in lines)
+
+
+def test_doctor_masks_the_key(sayso: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    result = sayso("doctor")
+    assert "…tail" in result.out
+    assert KEY not in result.out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name"),
+    [
+        ("SAYSO_MODEL", "openai:gpt-4.1-mini", "model"),
+        ("SAYSO_MODEL", "nosuchprovider:x", "model"),
+        ("SAYSO_TOOLS", "gone.py", "tools"),
+        ("SAYSO_MAX_STEPS", "many", "settings"),
+    ],
+)
+def test_doctor_names_what_fails_and_how_to_mend_it(
+    sayso: Invoke, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    result = sayso("doctor", "--json")
+    found = checks(result.out)
+    assert result.code == 1
+    assert found[name]["status"] == "fail"
+    assert found[name]["mend"]
+
+
+def test_doctor_of_a_broken_database_looks_at_the_rest_too(sayso: Invoke, sayso_home: Path) -> None:
+    sayso_home.mkdir(mode=0o700)
+    (sayso_home / "sayso.db").write_bytes(b"this is no database" * 500)
+    result = sayso("doctor", "--json")
+    found = checks(result.out)
+    assert result.code == 1
+    assert found["database"]["status"] == "fail"
+    assert found["tools"]["status"] == "ok"
+
+
+def test_doctor_finds_what_was_interrupted(
+    sayso: Invoke, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = store.sessions.create(
+        model="offline",
+        tools=["orders"],
+        workspace=None,
+        granted=["read:*"],
+        denied=[],
+        actor=Actor("ann", 1, "here"),
+    )
+    store.sessions.update(session.id, state="running")
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    monkeypatch.setenv("SAYSO_MODLE", "x")
+    found = checks(sayso("doctor", "--json").out)
+    assert f"sayso resume {session.id}" in found["sessions"]["mend"]
+    assert found["tracing"]["status"] == "warn"
+    assert "SAYSO_MODEL" in found["settings"]["found"]
