@@ -27,9 +27,9 @@ def answer(text: str) -> None:
     print(plain(text), flush=True)  # noqa: T201
 
 
-def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON in ASCII: nothing in it that a terminal would obey."""
-    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+def json_text(value: Any) -> str:
+    """JSON in printable ASCII, on one line: nothing in it that a terminal would obey."""
+    return json.dumps(value)
 
 
 def answer_json(value: Any) -> None:

@@ -165,6 +165,8 @@ approvals = Table(
     UniqueConstraint("session", "message", "call", "kind", "attempt", name="approvals_call"),
 )
 Index("approvals_inbox", approvals.c.status, approvals.c.n)
+Index("approvals_waiting", approvals.c.session, approvals.c.status, approvals.c.n)
+Index("approvals_turn", approvals.c.session, approvals.c.turn)
 
 rules = Table(
     "rules",
@@ -208,6 +210,8 @@ effects = Table(
     Column("ended_at", Plain),
     UniqueConstraint("session", "message", "call", name="effects_call"),
 )
+Index("effects_turn", effects.c.session, effects.c.turn)
+Index("effects_state", effects.c.state, effects.c.session)
 
 # `data` and `salt` are emptied when the session is deleted; `data_hash` keeps the chain whole.
 trail = Table(
@@ -225,3 +229,4 @@ trail = Table(
     Column("hash", Plain, nullable=False),
     UniqueConstraint("session", "seq", name="trail_chain"),
 )
+Index("trail_kind", trail.c.session, trail.c.kind, trail.c.seq)

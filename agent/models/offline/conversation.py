@@ -40,7 +40,10 @@ _MORE = re.compile(
 )
 _SINGULAR = re.compile(r"\b(?:it|its|that one|this one|(?:that|this) \w+)\b", re.I)
 _BACK = re.compile(r"^\W*(?:and|so|also|but)\b", re.I)
-_HARNESS_NOTE = re.compile(r"^\s*\[[^\]]+\].*\[[^\]]+\]\s*$", re.S)
+_HARNESS_BLOCK = re.compile(
+    r"\A\s*\[[^\]\n]*\](?:\n(?:.*\n)*?\[[^\]\n]*\])?[ \t]*(?:\n\s*|\Z)"
+)
+"""What the harness put before the user's words: a line in brackets, or lines between two such."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,16 @@ def read(messages: Sequence[BaseMessage], cards: tuple[ToolCard, ...]) -> Conver
     """Fold the user's messages, oldest first, into the request that holds now."""
     current = Conversation(Request(), "")
     for index, message in enumerate(messages):
-        if isinstance(message, HumanMessage) and not _HARNESS_NOTE.match(message.text):
-            current = _next(current, message.text.strip(), index, messages, cards)
+        if words := own_words(message):
+            current = _next(current, words, index, messages, cards)
     return current
+
+
+def own_words(message: BaseMessage) -> str:
+    """What the user said in a message; empty when it is not theirs."""
+    if not isinstance(message, HumanMessage):
+        return ""
+    return _HARNESS_BLOCK.sub("", message.text).strip()
 
 
 def world_of(
@@ -130,7 +140,7 @@ def _question_before(messages: Sequence[BaseMessage], index: int) -> bool:
     for message in reversed(messages[:index]):
         if isinstance(message, AIMessage) and not message.tool_calls:
             return message.text.rstrip().endswith("?")
-        if isinstance(message, HumanMessage) and not _HARNESS_NOTE.match(message.text):
+        if own_words(message):
             return False
     return False
 

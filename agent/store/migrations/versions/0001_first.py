@@ -83,6 +83,8 @@ def upgrade() -> None:
         sa.UniqueConstraint("session", "message", "call", "kind", "attempt", name="approvals_call"),
     )
     op.create_index("approvals_inbox", "approvals", ["status", "n"])
+    op.create_index("approvals_waiting", "approvals", ["session", "status", "n"])
+    op.create_index("approvals_turn", "approvals", ["session", "turn"])
 
     op.create_table(
         "rules",
@@ -125,6 +127,8 @@ def upgrade() -> None:
         sa.Column("ended_at", PLAIN),
         sa.UniqueConstraint("session", "message", "call", name="effects_call"),
     )
+    op.create_index("effects_turn", "effects", ["session", "turn"])
+    op.create_index("effects_state", "effects", ["state", "session"])
 
     op.create_table(
         "trail",
@@ -140,3 +144,4 @@ def upgrade() -> None:
         sa.Column("hash", PLAIN, nullable=False),
         sa.UniqueConstraint("session", "seq", name="trail_chain"),
     )
+    op.create_index("trail_kind", "trail", ["session", "kind", "seq"])
