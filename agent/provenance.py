@@ -7,7 +7,7 @@ needs to ask the right question. It is no proof that the model took the value fr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from tools.contract import contract_of
@@ -54,17 +54,26 @@ def _source(
     found = _finder(value)
     if any(found(text) for text in users):
         return {"path": path, "origin": "user", "tool": None}
-    for tool, text in reversed(results):
-        if found(text):
-            return {"path": path, "origin": "tool", "tool": tool}
+    named = _finder(value, after=rf'"\w*{_word(path)}"\s*:\s*"?')
+    for occurs in (named, found):  # a value under a field of that name says more than its digits
+        for tool, text in reversed(results):
+            if occurs(text):
+                return {"path": path, "origin": "tool", "tool": tool}
     return {"path": path, "origin": "model", "tool": None}
 
 
-def _finder(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > 60:
+def _finder(value: Any, after: str = "") -> Callable[[str], Any]:
+    """A search for the value as a whole, behind the given pattern."""
+    if isinstance(value, str) and len(value) > 60 and not after:
         return lambda text: value in text
-    pattern = re.compile(rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)", re.IGNORECASE)
-    return pattern.search
+    whole = rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)"
+    return re.compile(after + whole, re.IGNORECASE).search
+
+
+def _word(path: str) -> str:
+    """The last word of a path: ``revision`` of ``expected_revision``."""
+    words = re.findall(r"[a-zA-Z]+", path)
+    return words[-1] if words else ""
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -51,8 +51,15 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
             not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
         else:
             waiting.append(f"{line} [{approval.id}]: {approval.status}, not run yet")
-    not_done += _denied(store, session, turn)
-    return Receipt(tuple(done), tuple(not_done), tuple(unknown), tuple(waiting))
+    denied = _denied(store, session, turn)
+    rejected = any(approval.status == "rejected" for approval in approvals)
+    return Receipt(
+        tuple(done),
+        (*not_done, *denied),
+        tuple(unknown),
+        tuple(waiting),
+        refused=rejected or bool(denied),
+    )
 
 
 def receipt_text(receipt: Receipt) -> str:

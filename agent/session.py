@@ -113,7 +113,8 @@ class AgentSession:
         self._tools: Mapping[str, BaseTool] = {tool.name: tool for tool in tools}
         self._context, self._actor = context, actor
         self._config: Any = {"configurable": {"thread_id": id}}
-        self._control: RunControl | None = None
+        self._control = RunControl()
+        self._driving = self._stopped = False
         self._pump: asyncio.Task[None] | None = None
         self._in_tools = False
         self._seen: StateSnapshot | None = None
@@ -185,6 +186,7 @@ class AgentSession:
     async def _drive(self, graph_input: Any) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
         turn = _Turn()
+        self._driving, self._stopped = True, False
         try:
             async with aclosing(self._until_rest(graph_input, turn)) as events:
                 async for event in events:
@@ -201,6 +203,8 @@ class AgentSession:
         except Exception as error:
             log.exception("a turn of %s failed", self.id)
             turn.state, turn.error = "failed", _unexpected(error)
+        finally:
+            self._driving = False
         for approval in [*turn.asked, *self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
         if self._context.recording is not None:
@@ -250,7 +254,7 @@ class AgentSession:
         return self._done(state, turn, receipt)
 
     def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
-        refused = receipt is not None and bool(receipt.not_done)
+        refused = receipt is not None and receipt.refused
         code = 5 if state == "done" and refused else EXIT_CODES[state]
         return Done(self.id, state, turn.answer, code, turn.error)
 
@@ -259,6 +263,8 @@ class AgentSession:
     async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """One pass of the graph as events. It runs in a task of its own, so that a stop can
         cancel the graph and not its reader."""
+        if self._stopped:  # asked for between two passes
+            raise _Stopped
         self._seen = None
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         control = self._control = RunControl()
@@ -287,7 +293,6 @@ class AgentSession:
                 raise _Stopped
             self._pump.result()
         finally:
-            self._control = None
             await self._stop_pump()
 
     async def _stop_pump(self) -> None:
@@ -407,13 +412,13 @@ class AgentSession:
         While the model speaks nothing is under way, so that stops at once too. A write under
         way gets a few seconds, so that its outcome is recorded.
         """
-        if self._pump is None:
+        if not self._driving:
             return "Nothing is running."
-        again = self._control is not None and self._control.drain_requested
-        if again or not self._in_tools:
-            self._pump.cancel()
+        if self._pump is None or not self._in_tools or self._control.drain_requested:
+            self._stopped = True
+            if self._pump is not None:
+                self._pump.cancel()
             return "Stopping now."
-        assert self._control is not None
         self._control.request_drain("the operator asked to stop")
         return "Stopping as soon as the running calls have ended. Ctrl-C again stops at once."
 

@@ -82,6 +82,8 @@ class Receipt:
     not_done: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    refused: bool = False
+    """Whether a proposed write was rejected or denied: a headless run then ends with 5."""
 
     def __bool__(self) -> bool:
         return bool(self.done or self.not_done or self.unknown or self.waiting)

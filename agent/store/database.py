@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -204,7 +204,11 @@ def _make_private_file(path: Path) -> None:
         if not path.parent.is_dir():
             path.parent.parent.mkdir(parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # Only a new file is opened: closing any descriptor of a database that this process has
+        # open would drop all its locks, and another process could remove the log under it.
+        with suppress(FileExistsError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
         for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             _close_to_others(name)
     except OSError as error:

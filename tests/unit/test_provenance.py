@@ -36,6 +36,13 @@ def test_a_value_is_found_whole_and_not_inside_another() -> None:
     ]
 
 
+def test_a_number_is_looked_for_under_a_field_of_its_name_first() -> None:
+    later = ToolMessage('{"lines":3}', tool_call_id="2", name="write_file")
+
+    (source,) = trace({"expected_revision": 3}, [*MESSAGES, later])
+    assert source["tool"] == "get_order"
+
+
 def test_labels_follow_from_what_a_tool_says_of_its_results_and_the_worst_is_assumed() -> None:
     class Nothing(BaseModel):
         pass
