@@ -56,8 +56,8 @@ def _checked(
         raise AlreadyDecided(
             approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
         )
-    if decision.type != "edit":
-        return decision, None
+    if not isinstance(decision, Decision) or decision.type != "edit":
+        return decision, None  # what is malformed in it, the store says
     if approval.kind != "write":
         raise InvalidDecision(f"{approval.id} is a question; its arguments cannot be edited.")
     return _checked_edit(approval, decision, find_tool)
@@ -69,6 +69,12 @@ def _checked_edit(
     from agent.canonical import call_digest
     from agent.checks.arguments import ArgumentsError, normalise
 
+    args: object = decision.args
+    if not isinstance(args, dict) or not all(isinstance(name, str) for name in args):
+        raise InvalidDecision(
+            f"An edit of {approval.id} needs the whole new arguments, by name. "
+            "Nothing was decided."
+        )
     tool = find_tool(approval.tool)
     if tool is None:
         raise InvalidDecision(
@@ -76,7 +82,7 @@ def _checked_edit(
             "Nothing was decided; approve or reject the call as it is."
         )
     try:
-        normalised = normalise(tool, decision.args if decision.args is not None else {})
+        normalised = normalise(tool, args)
     except ArgumentsError as error:
         raise InvalidDecision(f"{error}\nNothing was decided; correct the arguments.") from error
     edited = Decision("edit", args=normalised.args, message=decision.message)

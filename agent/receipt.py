@@ -25,25 +25,18 @@ _NOT_DONE = {
 
 def build_receipt(store: Store, session: str, turn: int) -> Receipt:
     """The receipt of one turn; empty when the turn proposed no writes."""
-    effects = store.ledger.for_turn(session, turn)
-    approvals = [
-        approval
-        for approval in reversed(store.approvals.list(status=None, session=session, limit=None))
-        if approval.turn == turn
-    ]
-    entered = {(effect.message, effect.call) for effect in effects}
     done, not_done, unknown, waiting = [], [], [], []
-    for effect in effects:
+    for effect in store.ledger.for_turn(session, turn):
         line = f"{describe_call(effect.tool, effect.args)} [{effect.id}]"
         if effect.state == "committed":
             done.append(line + _by(effect))
         elif effect.state == "failed":
-            not_done.append(f"{line}: failed, nothing changed{_error(effect)}")
+            why = f"failed, nothing changed{_error(effect)}" if not effect.settled else "not done"
+            not_done.append(f"{line}: {why}{_according_to(effect)}")
         else:
             unknown.append(f"{line}: outcome unknown{_error(effect)}")
+    approvals = store.approvals.not_entered(session, turn)
     for approval in approvals:
-        if approval.kind != "write" or (approval.message, approval.call) in entered:
-            continue
         line = describe_call(approval.tool, approval.decided_args or approval.args)
         if approval.status == "pending":
             waiting.append(f"{line} [{approval.id}]")
@@ -86,8 +79,13 @@ def _short(value: Any, limit: int = 60) -> str:
 
 def _by(effect: EffectRecord) -> str:
     transaction = f", transaction {effect.transaction}" if effect.transaction else ""
-    settled = (effect.evidence or {}).get("settled_by")
-    return transaction + (f", according to {settled}" if settled else "")
+    return transaction + _according_to(effect)
+
+
+def _according_to(effect: EffectRecord) -> str:
+    """Who is said to have looked, where a person settled the outcome."""
+    word = (effect.evidence or {}).get("by", {}).get("name") if effect.settled else None
+    return f", according to {word}" if word else ""
 
 
 def _error(effect: EffectRecord) -> str:
@@ -109,6 +107,6 @@ def _who(approval: ApprovalRecord) -> str:
 def _denied(store: Store, session: str, turn: int) -> list[str]:
     return [
         f"{describe_call(entry.data['tool'], entry.data['args'])}: denied, {entry.data['reason']}"
-        for entry in store.trail.entries(session)
-        if entry.kind == "call.denied" and entry.data.get("turn") == turn
+        for entry in store.trail.entries(session, kind="call.denied")
+        if entry.data.get("turn") == turn
     ]

@@ -22,7 +22,7 @@ from langgraph.types import Command
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
 from agent.checks.limits import turn_number
-from agent.errors import InvalidDecision, LimitReached, SaysoError, UsageError
+from agent.errors import InvalidDecision, LimitReached, NotFound, SaysoError, UsageError
 from agent.events import (
     ApprovalAsked,
     CallFinished,
@@ -81,8 +81,9 @@ class _Stopped(Exception):
 
 @dataclass
 class _Turn:
-    """What one drive has seen so far, and how it ended."""
+    """What one drive has seen so far, and how it ended; ``before`` is the row as it began."""
 
+    before: SessionRecord
     state: SessionState = "failed"
     asked: list[ApprovalRecord] = field(default_factory=list)
     answer: str = ""
@@ -171,21 +172,20 @@ class AgentSession:
 
         At rest there is nothing to do, and Done comes at once.
         """
-        snapshot = await self._snapshot()
+        snapshot, record = await self._snapshot(), self.record
         if not snapshot.tasks:
-            yield self._done("done" if self.record.state != "cancelled" else "cancelled", _Turn())
+            state: SessionState = "cancelled" if record.state == "cancelled" else "done"
+            yield self._done(state, _Turn(record))
             return
         self._update(state="running", error=None)
-        rows = await record_interrupts(
-            self._store, self.id, self.record.turn, snapshot, self._tools
-        )
+        rows = await record_interrupts(self._store, self.id, record.turn, snapshot, self._tools)
         async with aclosing(self._drive(_answers(rows))) as events:
             async for event in events:
                 yield event
 
     async def _drive(self, graph_input: Any) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
-        turn = _Turn()
+        turn = _Turn(self.record)
         self._driving, self._stopped = True, False
         try:
             async with aclosing(self._until_rest(graph_input, turn)) as events:
@@ -209,7 +209,7 @@ class AgentSession:
             yield ApprovalAsked(approval)
         if self._context.recording is not None:
             self._context.recording.note()
-        receipt = build_receipt(self._store, self.id, self.record.turn)
+        receipt = build_receipt(self._store, self.id, turn.before.turn)
         if receipt:
             yield ReceiptReady(receipt)
         yield self._end(turn.state, turn, receipt)
@@ -231,7 +231,7 @@ class AgentSession:
                 turn.state = "done"
                 return
             rows = await record_interrupts(
-                self._store, self.id, self.record.turn, snapshot, self._tools
+                self._store, self.id, turn.before.turn, snapshot, self._tools
             )
             graph_input = _answers(rows)
             turn.asked = [row for row in rows if row.status == "pending"]
@@ -244,13 +244,14 @@ class AgentSession:
             answered |= given
 
     def _end(self, state: SessionState, turn: _Turn, receipt: Receipt) -> Done:
-        before = self.record
+        before = turn.before
         tokens = {
             key: before.tokens.get(key, 0) + turn.tokens.get(key, 0)
             for key in before.tokens.keys() | turn.tokens.keys()
         }
         labels = sorted({*before.labels, *turn.labels})
-        self._update(state=state, error=turn.error, tokens=tokens, labels=labels)
+        learnt = {"labels": labels} if labels != before.labels else {}
+        self._update(state=state, error=turn.error, tokens=tokens, **learnt)
         return self._done(state, turn, receipt)
 
     def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
@@ -358,15 +359,12 @@ class AgentSession:
 
     def _ask_about_doubts(self) -> list[ApprovalRecord]:
         """A write that ended in doubt while the run went on is put to a person all the same."""
-        known = {
-            (row.message, row.call)
-            for row in self._store.approvals.list(
-                status=None, session=self.id, kind="in_doubt", limit=None
-            )
-        }
         asked = []
         for effect in self._store.ledger.open_doubts(self.id):
-            if (effect.message, effect.call) not in known:
+            known = self._store.approvals.for_call(
+                self.id, effect.message, effect.call, kind="in_doubt"
+            )
+            if known is None or known.attempt != effect.attempts:
                 asked.append(ask_about_doubt(self._store, effect))
         return asked
 
@@ -375,12 +373,14 @@ class AgentSession:
         return self.decide_many([(approval_id, decision)])[0]
 
     def decide_many(self, answers: Sequence[tuple[str, Decision]]) -> list[ApprovalRecord]:
-        """Validate and record answers, all or none."""
+        """Validate and record answers, all or none; they are about this session's approvals."""
+        for approval_id, _ in answers:
+            self._own(approval_id)
         return inbox.decide(self._store, answers, self._actor, self._tools.get)
 
     def always_scope(self, approval_id: str) -> Scope | None:
         """What "always for this session" would cover; ``None`` when it is not offered."""
-        return scope_of(self._store.approvals.get(approval_id, whole=True), self._tools)
+        return scope_of(self._own(approval_id), self._tools)
 
     def allow_always(self, approval_id: str) -> RuleRecord:
         """Approve this call, and add the rule that allows what its shown scope covers."""
@@ -395,6 +395,15 @@ class AgentSession:
             {k: dict(v) for k, v in scope.args.items()},
             self._actor,
         )
+
+    def _own(self, approval_id: str) -> ApprovalRecord:
+        """An approval of this session: another one's would be checked against other tools."""
+        approval = self._store.approvals.get(approval_id, whole=True)
+        if approval.session != self.id:
+            mine = [row.id for row in self.pending()]
+            hint = f"It belongs to {approval.session}; decide it there. Nothing was changed."
+            raise NotFound("approval", approval_id, mine, hint)
+        return approval
 
     def rules(self) -> list[RuleRecord]:
         """The "always" rules in force."""

@@ -259,7 +259,7 @@ def _idempotency_key(session: str, call: OpenCall) -> str:
 def _as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
     """The result of a write that is already in the ledger, in the ledger's words."""
     result = effect.result or {}
-    if "text" in result:
+    if effect.settled is None and "text" in result:  # else it is from before it was settled
         return answer(request, result["text"], error=effect.state != "committed")
     comment = (effect.evidence or {}).get("comment") or "none"
     return answer(request, prompts.message("settled_happened", comment=comment), error=False)
@@ -267,7 +267,7 @@ def _as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
 
 def _superseded(request: ToolCallRequest, recording: Recording, bound: Bound) -> ToolMessage:
     effect = recording.store.ledger.for_call(recording.session, bound.open.message, bound.open.call)
-    if effect is None:
+    if effect is None or (effect.settled and effect.state == "failed"):
         return answer(request, prompts.message("superseded"))
     if effect.state in ("committed", "failed"):
         return _as_recorded(request, effect)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
 from agent.errors import InvalidDecision, NotFound
@@ -15,7 +15,7 @@ from agent.store.ids import now
 from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
 from agent.store.lookup import Lookup
 from agent.store.records import ApprovalRecord
-from agent.store.schema import approvals
+from agent.store.schema import approvals, effects
 from agent.store.writing import Writing
 from agent.types import Actor, ApprovalKind, ApprovalStatus, Decision, DecisionType
 
@@ -45,6 +45,20 @@ _BY_CALL = (
     )
     .order_by(approvals.c.attempt.desc())
     .limit(1)
+)
+_NOT_ENTERED = (
+    select(approvals)
+    .where(
+        approvals.c.session == bindparam("session"),
+        approvals.c.turn == bindparam("turn"),
+        approvals.c.kind == "write",
+        ~exists().where(
+            effects.c.session == approvals.c.session,
+            effects.c.message == approvals.c.message,
+            effects.c.call == approvals.c.call,
+        ),
+    )
+    .order_by(approvals.c.n)
 )
 _INSERT = insert(approvals).inline()
 _UPDATE = update(approvals).where(approvals.c.id == bindparam("key"))
@@ -183,6 +197,12 @@ class Approvals:
             query = query.where(approvals.c.turn == turn)
         with self._db.read() as conn:
             return [ApprovalRecord(**row) for row in conn.execute(query).mappings()]
+
+    def not_entered(self, session: str, turn: int) -> ApprovalList:
+        """The write approvals of a turn whose call never came to the ledger, as they were asked."""
+        with self._db.read() as conn:
+            rows = conn.execute(_NOT_ENTERED, {"session": session, "turn": turn}).mappings()
+            return [ApprovalRecord(**row) for row in rows]
 
     def for_call(
         self, session: str, message: str, call: str, kind: ApprovalKind = "write"

@@ -174,8 +174,7 @@ class Ledger:
                 return effect
             _change(writing, effect, change)
             _record_outcome(writing, f"effect.{state}", effect, change)
-            doubt = open_doubt(writing, effect) if effect.state == "in_doubt" else None
-            if doubt is not None and state != "in_doubt":
+            if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
                 close_doubt(writing, doubt, state)
         return effect.model_copy(update=change)
 

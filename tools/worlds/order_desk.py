@@ -461,7 +461,11 @@ class OrderDesk:
         if self._prepared:
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # A database that is there is left alone: closing a descriptor of it would drop the locks
+        # that other connections of this process hold.
+        with suppress(FileExistsError):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(self.path, flags, 0o600))
         try:
             with closing(self._connect()) as db:
                 db.execute("BEGIN IMMEDIATE")
