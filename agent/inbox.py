@@ -72,8 +72,7 @@ def _checked_edit(
     args: object = decision.args
     if not isinstance(args, dict) or not all(isinstance(name, str) for name in args):
         raise InvalidDecision(
-            f"An edit of {approval.id} needs the whole new arguments, by name. "
-            "Nothing was decided."
+            f"An edit of {approval.id} needs the whole new arguments, by name. Nothing was decided."
         )
     tool = find_tool(approval.tool)
     if tool is None:

@@ -87,17 +87,15 @@ class Chat:
     def wait_for(self, text: str) -> None:
         """Read until a text is on the screen."""
         end = time.monotonic() + PATIENCE
-        while not any(text in line for line in self._screen.display):
-            if time.monotonic() > end:
-                raise SystemExit(f"{text!r} did not come. The screen:\n{self._shown()}")
-            self._read()
+        while text not in self._shown():
+            self._read(end, text)
 
     def settle(self) -> None:
-        """Read until the prompt is back and the screen stands still."""
-        before = None
+        """Read until the prompt is back below the receipt and the screen stands still."""
+        end, before = time.monotonic() + PATIENCE, ""
         while before != self._shown() or "›" not in self._shown().split("Receipt")[-1]:
             before = self._shown()
-            self._read()
+            self._read(end, "the prompt")
 
     def rows(self) -> list[list[Any]]:
         """The characters on the screen, with their colours, a list a row."""
@@ -113,7 +111,9 @@ class Chat:
     def _shown(self) -> str:
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
-    def _read(self) -> None:
+    def _read(self, end: float, awaited: str) -> None:
+        if time.monotonic() > end:
+            raise SystemExit(f"{awaited!r} did not come. The screen:\n{self._shown()}")
         try:
             self._stream.feed(self._child.read_nonblocking(65536, timeout=0.5))
         except pexpect.TIMEOUT:
@@ -188,7 +188,8 @@ def runs_of(row: Sequence[Any], stable: Stable) -> list[Run]:
 def without_gaps(lines: Iterable[list[Run]]) -> Iterator[list[Run]]:
     """Lines with at most one empty one in a row: the prompt keeps room for its menu."""
     for empty, group in itertools.groupby(lines, key=lambda line: not line):
-        yield from itertools.islice(group, 1) if empty else group
+        kept = list(group)
+        yield from kept[:1] if empty else kept
 
 
 _RESULT = re.compile(r"  (\d+) (?!allowed|asks)")
@@ -204,8 +205,9 @@ def in_order(lines: Iterable[list[Run]]) -> Iterator[list[Run]]:
         found = result(line)
         return int(found[1]) if found else 0
 
-    for are_results, group in itertools.groupby(lines, key=lambda line: result(line) is not None):
-        yield from sorted(group, key=number) if are_results else group
+    for are_results, group in itertools.groupby(lines, key=lambda line: bool(result(line))):
+        neighbours = list(group)
+        yield from sorted(neighbours, key=number) if are_results else neighbours
 
 
 # --- the picture -----------------------------------------------------------------------------

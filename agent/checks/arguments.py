@@ -152,7 +152,9 @@ def _validator(schema: str) -> Draft202012Validator:
 def _json_in_words(error: ValidationError) -> str:
     path = ".".join(str(part) for part in error.absolute_path) or "arguments"
     if error.validator == "required":
-        missing = [key for key in error.validator_value if key not in error.instance]
+        present: Any = error.instance
+        wanted: Any = error.validator_value
+        missing = [key for key in wanted if key not in present]
         return f"{path}: missing {', '.join(map(repr, missing))}"
     if error.validator == "type":
         return f"{path}: should be {error.validator_value}, got {_shown(error.instance)}"

@@ -243,6 +243,8 @@ def _begin(
             case "recorded":
                 return _as_recorded(request, begun.effect)
             case "in_doubt":
+                if context_of(request).superseding:
+                    return _in_doubt(request)
                 pause(request, "This write was interrupted; whether it happened is unknown.")
             case "refused":
                 return answer(
@@ -271,6 +273,11 @@ def _superseded(request: ToolCallRequest, recording: Recording, bound: Bound) ->
         return answer(request, prompts.message("superseded"))
     if effect.state in ("committed", "failed"):
         return _as_recorded(request, effect)
+    return _in_doubt(request)
+
+
+def _in_doubt(request: ToolCallRequest) -> ToolMessage:
+    """The session moves on from a write whose outcome is still unknown; the question stays."""
     return answer(request, prompts.message("unknown_outcome", error="it was interrupted."))
 
 

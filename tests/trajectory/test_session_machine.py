@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -75,6 +76,7 @@ class World:
     happened: dict[tuple[str, int], bool] = field(default_factory=dict)
     outcomes: deque[str] = field(default_factory=deque)
     dying: str = ""
+    """How the process is about to die, once the outcome is to be recorded."""
 
     def enter(self, n: int) -> str:
         outcome = self.outcomes.popleft() if self.outcomes else "done"
@@ -191,6 +193,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     app: Application
     session: AgentSession
+    dead: bool
 
     def teardown(self) -> None:
         self._await(self.stack.aclose())
@@ -220,18 +223,31 @@ class SessionMachine(RuleBasedStateMachine):
             self.ids.append(record.id)
 
     def _make_mortal(self, store: Store) -> None:
-        """Let the process die right before or right after an outcome is recorded."""
-        finish = store.ledger.finish
+        """Let the process die right before or right after an outcome is recorded.
 
-        def mortal(*args: Any, **kwargs: Any) -> Any:
-            if self.world.dying == "dies":
-                raise Died
+        What a kill would leave on the disk is copied at that instant; whatever this process
+        still does until it has unwound is forgotten.
+        """
+        begin, finish = store.ledger.begin, store.ledger.finish
+        self.dead = False
+
+        def die() -> None:
+            if not self.dead:
+                self.dead = True
+                copy_database(self.home / "sayso.db", self.home / "left.db")
+            raise Died
+
+        def mortal_begin(*args: Any, **kwargs: Any) -> Any:
+            return die() if self.dead else begin(*args, **kwargs)
+
+        def mortal_finish(*args: Any, **kwargs: Any) -> Any:
+            if self.dead or self.world.dying == "dies":
+                die()
             result = finish(*args, **kwargs)
-            if self.world.dying:
-                raise Died
-            return result
+            return die() if self.world.dying else result
 
-        store.ledger.finish = mortal  # type: ignore[method-assign]
+        store.ledger.begin = mortal_begin  # type: ignore[method-assign]
+        store.ledger.finish = mortal_finish  # type: ignore[method-assign]
 
     def _drive(self, events: Callable[[], Any], outcomes: Sequence[str] = ()) -> list[Event]:
         """Let the session run; when the process dies of it, another one opens the session."""
@@ -247,6 +263,10 @@ class SessionMachine(RuleBasedStateMachine):
             return self._await(work)
         except Died:
             self.world.dying = ""
+            self._await(self.stack.aclose())
+            for name in ("sayso.db", "sayso.db-wal", "sayso.db-shm"):
+                (self.home / name).unlink(missing_ok=True)
+            (self.home / "left.db").rename(self.home / "sayso.db")
             self._await(self._open(self.session.id))
             return None
 
@@ -505,6 +525,12 @@ class SessionMachine(RuleBasedStateMachine):
     def the_trail_holds(self) -> None:
         if self.ids:
             assert self.app.store.trail.verify() == []
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """What is committed at this moment, by SQLite's own means."""
+    with closing(sqlite3.connect(source)) as here, closing(sqlite3.connect(target)) as there:
+        here.backup(there)
 
 
 @contextmanager

@@ -40,9 +40,7 @@ _MORE = re.compile(
 )
 _SINGULAR = re.compile(r"\b(?:it|its|that one|this one|(?:that|this) \w+)\b", re.I)
 _BACK = re.compile(r"^\W*(?:and|so|also|but)\b", re.I)
-_HARNESS_BLOCK = re.compile(
-    r"\A\s*\[[^\]\n]*\](?:\n(?:.*\n)*?\[[^\]\n]*\])?[ \t]*(?:\n\s*|\Z)"
-)
+_HARNESS_BLOCK = re.compile(r"\A\s*\[[^\]\n]*\](?:\n(?:.*\n)*?\[[^\]\n]*\])?[ \t]*(?:\n\s*|\Z)")
 """What the harness put before the user's words: a line in brackets, or lines between two such."""
 
 

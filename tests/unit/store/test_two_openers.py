@@ -30,7 +30,9 @@ def test_a_second_opener_costs_no_rows(tmp_path: Path) -> None:
     expected = 0
     for _ in range(3):
         Store.open(url).close()
-        subprocess.run([sys.executable, "-c", CHILD, url], check=True, cwd=Path(__file__).parents[3])
+        subprocess.run(
+            [sys.executable, "-c", CHILD, url], check=True, cwd=Path(__file__).parents[3]
+        )
         first.sessions.create(
             model="m", tools=[], workspace=None, granted=[], denied=[], actor=Actor("ana", 1, "h")
         )

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 import prompts
 from agent.models.offline.conversation import own_words
 
-RECEIPT = prompts.message("receipt", receipt='Not done: cancel_order(order_id="B1") [e-1]: rejected')
+RECEIPT = prompts.message("receipt", receipt='Not done: cancel_order("B1") [e-1]: rejected')
 
 
 @pytest.mark.parametrize(
