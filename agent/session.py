@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.types import Command
+from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
@@ -43,7 +43,6 @@ from agent.types import Actor, Decision, Receipt, SessionState
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
-    from langgraph.types import StateSnapshot
 
     from agent.leases import LeaseKeeper
     from agent.store import Store
@@ -90,6 +89,41 @@ class _Turn:
     error: str | None = None
     labels: set[str] = field(default_factory=set)
     tokens: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _PassEnd:
+    """Where a pass leaves the graph, told from what it streams.
+
+    A snapshot says the same, but makes it anew from every message that the database holds.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    waiting: dict[str, Interrupt] = field(default_factory=dict)
+
+    def note(self, mode: str, chunk: Any) -> None:
+        """Take in one chunk of the stream."""
+        if mode == "values":
+            self.values = chunk
+        elif mode == "updates":
+            self.waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
+
+    def snapshot(self) -> StateSnapshot:
+        """The graph at the end of the pass: at rest, or with one task for each open call."""
+        tasks = tuple(
+            PregelTask(id=key, name="tools", path=(), interrupts=(found,))
+            for key, found in self.waiting.items()
+        )
+        return StateSnapshot(
+            values=self.values,
+            next=tuple(task.name for task in tasks),
+            config={},
+            metadata=None,
+            created_at=None,
+            parent_config=None,
+            tasks=tasks,
+            interrupts=tuple(self.waiting.values()),
+        )
 
 
 class AgentSession:
@@ -269,6 +303,7 @@ class AgentSession:
         self._seen = None
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         control = self._control = RunControl()
+        end = _PassEnd()
 
         async def pump() -> None:
             try:
@@ -276,12 +311,14 @@ class AgentSession:
                     graph_input,
                     self._config,
                     context=self._context,
-                    stream_mode=["updates", "messages"],
+                    stream_mode=["updates", "messages", "values"],
                     durability="sync",
                     control=control,
                 ):
+                    end.note(mode, chunk)
                     for event in self._events(mode, chunk, turn):
                         queue.put_nowait(event)
+                self._seen = end.snapshot()
             finally:
                 queue.put_nowait(None)
 
@@ -310,7 +347,7 @@ class AgentSession:
             self._in_tools = False if streams else self._in_tools
             return [MessageDelta(message.text)] if streams and message.text else []
         events: list[Event] = []
-        if "__metadata__" not in chunk:
+        if mode == "updates" and "__metadata__" not in chunk:
             for node, update in chunk.items():
                 if node == "model":
                     events += self._reply_events(update, turn)
@@ -347,7 +384,10 @@ class AgentSession:
         return events
 
     async def _snapshot(self) -> StateSnapshot:
-        """The graph's state. It is read once between passes: nobody else drives this session."""
+        """The graph's state, as the last pass left it: nobody else drives this session.
+
+        It is read back when there was none, or when the last one did not come to its end.
+        """
         if self._seen is None:
             self._seen = await self._graph.aget_state(self._config)
         return self._seen

@@ -43,10 +43,13 @@ class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
     ) -> ToolMessage | Command[Any]:
-        """Pause for a person where the verdict says so; then do what the store recorded."""
+        """Pause for a person where the verdict says so; then do what the store recorded.
+
+        Once it is recorded there is nothing to ask: the resumed call reads it from the store.
+        """
         if not must_ask(request):
             return await handler(request)
-        if not context_of(request).superseding:
+        if not context_of(request).superseding and not _decided(request):
             await super().awrap_tool_call(request, _runs_nothing)
         return await _as_recorded(request, handler)
 
@@ -73,9 +76,8 @@ async def _runs_nothing(request: ToolCallRequest) -> ToolMessage:
 
 async def _as_recorded(request: ToolCallRequest, handler: Handler) -> ToolMessage | Command[Any]:
     """What the store recorded about a call; while it says nothing, the question stays open."""
-    superseding = context_of(request).superseding
-    while (record := _record(request)) is None or record.status == "pending":
-        if superseding:
+    while (record := _decided(request)) is None:
+        if context_of(request).superseding:
             return await handler(request)
         pause(request, "This has not been decided: an answer counts once it is recorded.")
     if record.status == "approved":
@@ -98,12 +100,14 @@ async def _run_edited(
     return result.model_copy(update={"content": f"{note}\n{result.text}"})
 
 
-def _record(request: ToolCallRequest) -> ApprovalRecord | None:
+def _decided(request: ToolCallRequest) -> ApprovalRecord | None:
+    """The call's approval, if it is no longer pending."""
     recording = context_of(request).recording
     if recording is None:
         return None
     call = OpenCall.of(request)
-    return recording.store.approvals.for_call(recording.session, call.message, call.call)
+    record = recording.store.approvals.for_call(recording.session, call.message, call.call)
+    return None if record is None or record.status == "pending" else record
 
 
 def _rejected(record: ApprovalRecord) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 
-from tools.contract import ContractTool, OutcomeUnknown, ToolFailure
+from tools.contract import OutcomeUnknown, ToolFailure
 
 
 class Entry:
@@ -29,31 +29,29 @@ entry: ContextVar[Entry | None] = ContextVar("entry", default=None)
 
 
 def guarded(tool: BaseTool) -> BaseTool:
-    """A copy of a tool whose body is guarded; schema, contract and name are the tool's own."""
-    if type(tool) in (StructuredTool, ContractTool):
-        assert isinstance(tool, StructuredTool)
-        update = {
-            "func": tool.func and _sync(tool.func),
-            "coroutine": tool.coroutine and _async(tool.coroutine),
-            "handle_tool_error": False,
-            "handle_validation_error": False,
-        }
-        return tool.model_copy(update=update)
-    return _guarded_subclass(tool)
+    """A copy of a tool whose body is guarded; schema, contract and name are the tool's own.
 
-
-def _guarded_subclass(tool: BaseTool) -> BaseTool:
-    """For tools that bring methods of their own: each that is not the library's is a body."""
+    A body is a function the tool was made from, and each method that is not the library's own.
+    """
+    update: dict[str, Any] = {"handle_tool_error": False, "handle_validation_error": False}
+    for name, wrap in _FUNCTIONS.items():
+        if name in type(tool).model_fields and callable(body := getattr(tool, name)):
+            update[name] = wrap(body)
+    copy = tool.model_copy(update=update)
     kind = type(tool)
-    bodies: dict[str, Any] = {}
+    if methods := _methods_of_its_own(kind):
+        subclass = type(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+        object.__setattr__(copy, "__class__", subclass)
+    return copy
+
+
+def _methods_of_its_own(kind: type[BaseTool]) -> dict[str, Any]:
+    found = {}
     for name, wrap in _METHODS.items():
         method = getattr(kind, name)
         if method.__module__.split(".")[0] != "langchain_core":
-            bodies[name] = wrap(method)
-    subclass = type(kind.__name__, (kind,), {"__module__": kind.__module__, **bodies})
-    copy = tool.model_copy(update={"handle_tool_error": False, "handle_validation_error": False})
-    object.__setattr__(copy, "__class__", subclass)
-    return copy
+            found[name] = wrap(method)
+    return found
 
 
 def _sync(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +82,7 @@ def _async(body: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+_FUNCTIONS = {"func": _sync, "coroutine": _async}
 _METHODS = {
     "_run": _sync,
     "_arun": _async,

@@ -61,7 +61,7 @@ def cut(text: str, limit: int) -> str:
     """At most ``limit`` characters; what is missing is said."""
     if len(text) <= limit:
         return text
-    return text[:limit] + prompts.message("result_cut", shown=limit, total=len(text))
+    return f"{text[:limit]}\n{prompts.message('result_cut', shown=limit, total=len(text))}"
 
 
 def marked(text: str, tool: str) -> str:

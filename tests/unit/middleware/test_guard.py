@@ -1,0 +1,199 @@
+"""Whatever kind of tool it is: what leaves its body is never ambiguous."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from pydantic import BaseModel, Field, ValidationError
+
+from agent.middleware.guard import Entry, entry, guarded
+from tools.contract import (
+    Contract,
+    OutcomeUnknown,
+    ToolFailure,
+    TransientFailure,
+    contract_of,
+    make_tool,
+)
+
+Body = Callable[[str], str]
+
+
+class Text(BaseModel):
+    text: str
+
+
+class Subclassed(StructuredTool):
+    """A tool made from a function, of a class that adds nothing to it."""
+
+
+class WithRun(BaseTool):
+    name: str = "act"
+    description: str = "Act."
+    body: Any = Field(exclude=True)
+
+    def _run(self, text: str) -> str:
+        return str(self.body(text))
+
+
+class WithArun(WithRun):
+    async def _arun(self, text: str) -> str:
+        return str(self.body(text))
+
+
+class WithInvoke(WithRun):
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        return ToolMessage(self.body(input["args"]["text"]), tool_call_id=input["id"])
+
+
+def _asynchronous(body: Body) -> Any:
+    async def act(text: str) -> str:
+        """Act."""
+        return body(text)
+
+    return act
+
+
+def _synchronous(body: Body) -> Any:
+    def act(text: str) -> str:
+        """Act."""
+        return body(text)
+
+    return act
+
+
+KINDS: dict[str, Callable[[Body], BaseTool]] = {
+    "contract": lambda body: make_tool(_synchronous(body), args=Text, contract=Contract()),
+    "async contract": lambda body: make_tool(_asynchronous(body), args=Text, contract=Contract()),
+    "structured": lambda body: StructuredTool.from_function(_synchronous(body)),
+    "async structured": lambda body: StructuredTool.from_function(coroutine=_asynchronous(body)),
+    "subclass": lambda body: Subclassed.from_function(_synchronous(body)),
+    "async subclass": lambda body: Subclassed.from_function(coroutine=_asynchronous(body)),
+    "simple": lambda body: Tool("act", _synchronous(body), "Act."),
+    "_run": lambda body: WithRun(body=body),
+    "_arun": lambda body: WithArun(body=body),
+    "ainvoke": lambda body: WithInvoke(body=body),
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def make(request: pytest.FixtureRequest) -> Callable[[Body], BaseTool]:
+    """Makes a tool of one kind from a function."""
+    return request.param  # type: ignore[no-any-return]
+
+
+async def called(tool: BaseTool, args: dict[str, Any] | None = None) -> tuple[Any, Entry]:
+    """What the guarded tool ends in, an exception as a value, and whether it was entered."""
+    started = Entry()
+    entry.set(started)
+    call = {"type": "tool_call", "id": "c", "name": tool.name, "args": args or {"text": "x"}}
+    try:
+        return await guarded(tool).ainvoke(call), started
+    except BaseException as error:
+        return error, started
+
+
+def raises(error: BaseException) -> Body:
+    def body(text: str) -> str:
+        raise error
+
+    return body
+
+
+async def test_a_result_passes_and_the_entry_is_seen(make: Callable[[Body], BaseTool]) -> None:
+    result, started = await called(make(lambda text: f"did {text}"))
+    assert (result.content, result.status) == ("did x", "success")
+    assert started.entered
+
+
+@pytest.mark.parametrize("error", [ToolFailure("no"), TransientFailure("busy"), OutcomeUnknown("?")])
+async def test_the_words_of_the_contract_pass(
+    make: Callable[[Body], BaseTool], error: Exception
+) -> None:
+    result, started = await called(make(raises(error)))
+    assert result is error
+    assert started.entered
+
+
+def _validation_error() -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        Text.model_validate({})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("boom"),
+        ValueError(""),
+        TimeoutError("slow"),
+        ToolException("handled by LangChain otherwise"),
+        _validation_error(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_any_other_exception_leaves_the_outcome_unknown(
+    make: Callable[[Body], BaseTool], error: Exception
+) -> None:
+    result, started = await called(make(raises(error)))
+    assert isinstance(result, OutcomeUnknown)
+    assert type(error).__name__ in str(result)
+    assert started.entered
+
+
+async def test_a_cancellation_is_not_an_error_of_the_tool() -> None:
+    tool = make_tool(_asynchronous(raises(asyncio.CancelledError())), args=Text, contract=Contract())
+    result, _ = await called(tool)
+    assert isinstance(result, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "structured" in kind or "class" in kind])
+async def test_arguments_that_do_not_fit_never_reach_the_body(kind: str) -> None:
+    entered: list[str] = []
+
+    def body(text: str) -> str:
+        entered.append(text)
+        return text
+
+    _, started = await called(KINDS[kind](body), {"wrong": 1})
+    assert entered == []
+    assert not started.entered
+
+
+def test_what_the_model_sees_of_a_tool_and_its_contract_stay() -> None:
+    contract = Contract(effects=frozenset({"write:n"}), version="7")
+    tool = make_tool(_synchronous(str), args=Text, contract=contract, name="renamed")
+    copy = guarded(tool)
+    assert (copy.name, copy.description) == ("renamed", "Act.")
+    assert copy.args_schema is Text
+    assert contract_of(copy) is contract
+
+
+async def test_the_tool_itself_is_left_as_it_was() -> None:
+    tool = StructuredTool.from_function(_synchronous(raises(KeyError("x"))), handle_tool_error=True)
+    guarded(tool)
+    assert tool.handle_tool_error is True
+    with pytest.raises(KeyError):
+        await tool.ainvoke({"text": "x"})
+
+
+async def test_a_tool_may_not_turn_its_own_errors_into_results() -> None:
+    """Else a failure after the effect would come back as a result that says "try again"."""
+    tool = StructuredTool.from_function(
+        _synchronous(raises(ToolException("lost"))),
+        handle_tool_error="Please try again.",
+        handle_validation_error="Please fix your arguments.",
+    )
+    result, _ = await called(tool)
+    assert isinstance(result, OutcomeUnknown)
+
+
+async def test_without_a_run_around_it_a_guarded_tool_just_works() -> None:
+    tool = guarded(make_tool(_synchronous(str.upper), args=Text, contract=Contract()))
+    assert await tool.ainvoke({"text": "x"}) == "X"
+    assert tool.invoke({"text": "y"}) == "Y"
