@@ -6,6 +6,7 @@ each other; ``session.py`` drives what comes out of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
     from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
+
+
+SERVER = "mcp:"
+"""Marks an MCP server among the tools of a session."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Application:
             StoreError: A database that cannot be used.
         """
         options = options or Options()
+        _check_patterns((*options.granted, *options.denied))
         home = settings.ensure_home()
         async with AsyncExitStack() as stack:
             store = Store.open(settings.database_url, home=home)
@@ -138,8 +144,14 @@ class Application:
         """The tools of a new session."""
         return list(self._toolset(self.settings.tools, self.workspace).tools)
 
+    @property
+    def _servers(self) -> list[str]:
+        """The MCP servers of this process, as they are named among a session's tools."""
+        return [f"{SERVER}{server.name}" for server in self.options.servers]
+
     def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
-        bundled = load_tools(names, Places(self.settings.home, workspace))
+        own = [name for name in names if not name.startswith(SERVER)]
+        bundled = load_tools(own, Places(self.settings.home, workspace))
         return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
 
     # --- sessions --------------------------------------------------------------------------
@@ -147,9 +159,11 @@ class Application:
     def create_session(self) -> SessionRecord:
         """A new, empty session with this process's model, tools and authority."""
         authority = Authority()
+        self._toolset(self.settings.tools, self.workspace)  # raises before anything is written
+        self._model(self.settings.model)
         return self.store.sessions.create(
             model=self.settings.model,
-            tools=list(self.settings.tools),
+            tools=[*map(_anywhere, self.settings.tools), *self._servers],
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
@@ -227,6 +241,10 @@ class Application:
             changed.append(f"It was with {record.model}, it goes on with {self.settings.model}.")
         if record.workspace and not Path(record.workspace).is_dir():
             changed.append(f"Its workspace {record.workspace} is gone; file tools will fail.")
+        for server in sorted({name for name in record.tools if name.startswith(SERVER)}):
+            if server not in self._servers:
+                name = server.removeprefix(SERVER)
+                changed.append(f"The MCP server {name} is not in use here; its tools are missing.")
         changed += self._toolset(record.tools, _path(record.workspace)).notices
         return changed
 
@@ -310,6 +328,21 @@ def _answers_after(messages: Sequence[BaseMessage], index: int) -> list[ToolMess
             break
         answers.append(message)
     return answers
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """A pattern that can match nothing would deny everything, or deny nothing, in silence."""
+    for pattern in patterns:
+        if not re.fullmatch(r"(\*|[a-z_]+):\S+", pattern):
+            raise UsageError(
+                f"{pattern!r} is no effect. An effect is a kind and what it concerns, such as "
+                "write:orders or spend:usd; * stands for anything: read:*."
+            )
+
+
+def _anywhere(name: str) -> str:
+    """A tools file by its absolute path, so that the session can be carried on from any folder."""
+    return str(Path(name).expanduser().resolve()) if name.endswith(".py") else name
 
 
 def _path(text: str | None) -> Path | None:

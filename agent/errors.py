@@ -5,6 +5,7 @@
     SaysoError                    a message for a person; carries its exit code
     ├── UsageError                wrong arguments, settings or files          (exit 2)
     │   ├── NotFound              no such session, approval, tool …; lists what was tried
+    │   ├── ToolMissing           an open call needs a tool that is not loaded here
     │   └── UntrustedFolder       a file of the current folder waits for confirmation
     ├── StoreError                the database cannot be used
     │   └── SchemaTooNew          written by a newer program                  (exit 2)
@@ -56,6 +57,18 @@ class NotFound(UsageError):
         if hint:
             parts.append(hint)
         super().__init__(" ".join(parts))
+
+
+class ToolMissing(UsageError):
+    """An open call needs a tool that this process has not loaded; the call stays as it is."""
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        super().__init__(
+            f"The session has an open call of {tool}, and this tool is not loaded here. Nothing "
+            "was changed; what was decided stays recorded. Carry the session on in the folder it "
+            "was started in, with the same tools (--trust, if they come from its .mcp.json)."
+        )
 
 
 class UntrustedFolder(UsageError):

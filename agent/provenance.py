@@ -55,8 +55,9 @@ def _source(
     if any(found(text) for text in users):
         return {"path": path, "origin": "user", "tool": None}
     named = _finder(value, after=rf'"\w*{_word(path)}"\s*:\s*"?')
+    possible = [(tool, text) for tool, text in reversed(results) if _may_hold(text, value)]
     for occurs in (named, found):  # a value under a field of that name says more than its digits
-        for tool, text in reversed(results):
+        for tool, text in possible:
             if occurs(text):
                 return {"path": path, "origin": "tool", "tool": tool}
     return {"path": path, "origin": "model", "tool": None}
@@ -68,6 +69,14 @@ def _finder(value: Any, after: str = "") -> Callable[[str], Any]:
         return lambda text: value in text
     whole = rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)"
     return re.compile(after + whole, re.IGNORECASE).search
+
+
+def _may_hold(text: str, value: Any) -> bool:
+    """Whether a search is worth its time: a history is long, and most of it holds no such text."""
+    wanted = str(value)
+    if not (text.isascii() and wanted.isascii()):  # case is not that simple there
+        return True
+    return wanted.lower() in text.lower()
 
 
 def _word(path: str) -> str:

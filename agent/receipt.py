@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from agent.canonical import canonical_json
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Receipt
+from tools.contract import is_read
 
 if TYPE_CHECKING:
     from agent.store import Store
 
 _NOT_DONE = {
     "rejected": "rejected",
-    "answered": "answered by a person instead of running",
+    "answered": "not run, answered instead",
     "expired": "nobody decided in time",
     "superseded": "not run, the session moved on",
 }
@@ -108,5 +109,5 @@ def _denied(store: Store, session: str, turn: int) -> list[str]:
     return [
         f"{describe_call(entry.data['tool'], entry.data['args'])}: denied, {entry.data['reason']}"
         for entry in store.trail.entries(session, kind="call.denied")
-        if entry.data.get("turn") == turn
+        if entry.data.get("turn") == turn and not is_read(frozenset(entry.data["effects"]))
     ]

@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import langsmith
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
+from langsmith.utils import tracing_is_enabled
 
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
 from agent.checks.limits import turn_number
-from agent.errors import InvalidDecision, LimitReached, NotFound, SaysoError, UsageError
+from agent.errors import (
+    InvalidDecision,
+    LimitReached,
+    NotFound,
+    SaysoError,
+    ToolMissing,
+    UsageError,
+)
 from agent.events import (
     ApprovalAsked,
     CallFinished,
@@ -35,7 +45,7 @@ from agent.events import (
     ReceiptReady,
 )
 from agent.middleware.context import RECEIPT
-from agent.middleware.state import AgentContext
+from agent.middleware.state import AgentContext, last_reply
 from agent.provenance import labels_of
 from agent.receipt import build_receipt, receipt_text
 from agent.types import Actor, Decision, Receipt, SessionState
@@ -153,6 +163,7 @@ class AgentSession:
         self._pump: asyncio.Task[None] | None = None
         self._in_tools = False
         self._seen: StateSnapshot | None = None
+        langsmith.set_runtime_overrides(aio_to_thread=_without_thread)
 
     # --- what it is ------------------------------------------------------------------------
 
@@ -197,7 +208,8 @@ class AgentSession:
         message = HumanMessage(text, additional_kwargs=self._receipt_of(before.turn))
         self._update(state="running", turn=turn, error=None, title=before.title or _title(text))
         self._store.trail.append(self.id, "turn.started", {"turn": turn, "text": text})
-        async with aclosing(self._drive({"messages": [message]})) as events:
+        begun = _Turn(before.model_copy(update={"turn": turn}))
+        async with aclosing(self._drive({"messages": [message]}, begun)) as events:
             async for event in events:
                 yield event
 
@@ -205,21 +217,24 @@ class AgentSession:
         """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
 
         At rest there is nothing to do, and Done comes at once.
+
+        Raises:
+            ToolMissing: An open call needs a tool that is not loaded here; nothing was changed.
         """
         snapshot, record = await self._snapshot(), self.record
+        self._check_tools(snapshot)
         if not snapshot.tasks:
             state: SessionState = "cancelled" if record.state == "cancelled" else "done"
             yield self._done(state, _Turn(record))
             return
         self._update(state="running", error=None)
         rows = await record_interrupts(self._store, self.id, record.turn, snapshot, self._tools)
-        async with aclosing(self._drive(_answers(rows))) as events:
+        async with aclosing(self._drive(_answers(rows), _Turn(record))) as events:
             async for event in events:
                 yield event
 
-    async def _drive(self, graph_input: Any) -> AsyncGenerator[Event, None]:
+    async def _drive(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
-        turn = _Turn(self.record)
         self._driving, self._stopped = True, False
         try:
             async with aclosing(self._until_rest(graph_input, turn)) as events:
@@ -392,6 +407,12 @@ class AgentSession:
             self._seen = await self._graph.aget_state(self._config)
         return self._seen
 
+    def _check_tools(self, snapshot: StateSnapshot) -> None:
+        """Raise before anything runs when an open call needs a tool that is not loaded here."""
+        for name in _open_tools(snapshot):
+            if name not in self._tools:
+                raise ToolMissing(name)
+
     def _update(self, **fields: Any) -> None:
         self._store.sessions.update(self.id, epoch=self._lease.current.epoch, **fields)
 
@@ -503,6 +524,24 @@ class AgentSession:
         return {RECEIPT: text} if text else {}
 
 
+async def _without_thread(
+    default: Callable[..., Awaitable[Any]],
+    context: Context,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """LangSmith's bookkeeping before and after each middleware's turn.
+
+    It goes through a thread, eight times a step, also where nothing is traced and there is
+    nothing to keep; then it is done on the spot.
+    """
+    if tracing_is_enabled():
+        return await default(context, function, *args, **kwargs)
+    return context.run(function, *args, **kwargs)
+
+
 def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:
     """What to resume with, by interrupt; ``None`` when nothing of it is decided."""
     answers = {
@@ -511,6 +550,19 @@ def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:
         if row.status != "pending" and row.interrupt
     }
     return Command(resume=answers) if answers else None
+
+
+def _open_tools(snapshot: StateSnapshot) -> list[str]:
+    """The tools of the calls that have not been answered yet."""
+    if not _open_calls(snapshot):
+        return []
+    messages = snapshot.values["messages"]
+    reply = last_reply(messages)
+    if reply is None:
+        return []
+    after = messages[messages.index(reply) :]
+    answered = {message.tool_call_id for message in after if isinstance(message, ToolMessage)}
+    return [call["name"] for call in reply.tool_calls if call["id"] not in answered]
 
 
 def _open_calls(snapshot: StateSnapshot) -> bool:

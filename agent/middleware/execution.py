@@ -23,6 +23,7 @@ import prompts
 from agent.canonical import call_digest
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import turn_number
+from agent.errors import ToolMissing
 from agent.middleware.guard import Entry, entry
 from agent.middleware.results import readable, transaction_of
 from agent.middleware.state import (
@@ -91,7 +92,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         """Run the call, or say why it did not run."""
         context = context_of(request)
         if request.tool is None:
-            return answer(request, prompts.message("no_session"))
+            return _without_its_tool(request, context)
         try:
             bound = _bind(request, request.tool)
         except ArgumentsError as error:
@@ -143,7 +144,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         bound: Bound,
     ) -> ToolMessage:
         if context.superseding and not _allows(_record(recording, bound), bound):
-            return _superseded(request, recording, bound)
+            return _superseded(request, recording, bound.open)
         permit = _permit(request, recording, bound)
         if isinstance(permit, str):
             return answer(request, prompts.message(permit))
@@ -267,8 +268,18 @@ def _as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
     return answer(request, prompts.message("settled_happened", comment=comment), error=False)
 
 
-def _superseded(request: ToolCallRequest, recording: Recording, bound: Bound) -> ToolMessage:
-    effect = recording.store.ledger.for_call(recording.session, bound.open.message, bound.open.call)
+def _without_its_tool(request: ToolCallRequest, context: AgentContext) -> ToolMessage:
+    """A call whose tool is not loaded here: it stays open, unless the session moves on.
+
+    An answer would end it for good, although a person may have approved it.
+    """
+    if context.superseding and context.recording is not None:
+        return _superseded(request, context.recording, OpenCall.of(request))
+    raise ToolMissing(request.tool_call["name"])
+
+
+def _superseded(request: ToolCallRequest, recording: Recording, call: OpenCall) -> ToolMessage:
+    effect = recording.store.ledger.for_call(recording.session, call.message, call.call)
     if effect is None or (effect.settled and effect.state == "failed"):
         return answer(request, prompts.message("superseded"))
     if effect.state in ("committed", "failed"):

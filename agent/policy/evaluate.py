@@ -51,7 +51,7 @@ def evaluate(
     for rule in rules:
         if rule.tool == tool and covers(rule.scope_args, args):
             return "allow", rule.id, f"{rule.created_by} allowed for this session: {rule.scope}."
-    return "ask", "writes", f"It may do: {', '.join(sorted(effects))}."
+    return "ask", "writes", f"It would change something ({', '.join(sorted(effects))})."
 
 
 def outside(effects: Effects, authority: Authority) -> set[str]:

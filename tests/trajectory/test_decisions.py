@@ -13,7 +13,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from agent.application import Options
-from agent.errors import AlreadyDecided, InvalidDecision, NotFound
+from agent.errors import AlreadyDecided, InvalidDecision, NotFound, UsageError
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import (
     Answers,
@@ -316,3 +316,12 @@ async def test_nothing_a_reviewer_sees_differs_from_what_runs(tmp_path: Path) ->
         assert effect.args == shown[0].args == {"order_id": "A1", "expected_revision": 1}
         assert effect.digest == shown[0].digest
         assert any("expected_revision" in note for note in shown[0].notes)
+
+
+@pytest.mark.parametrize("pattern", ["nonsense", "write:", ":orders", "write orders", ""])
+async def test_a_grant_that_is_no_effect_is_refused_at_the_start(
+    tmp_path: Path, pattern: str
+) -> None:
+    with pytest.raises(UsageError, match="is no effect"):
+        async with application(tmp_path, options=Options(granted=(pattern,))):
+            pass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from agent.errors import NotFound, SessionBusy
+from agent.errors import NotFound, SessionBusy, ToolMissing, UsageError
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Edits, approves, stays_silent
 from agent.inbox import decide
@@ -196,3 +196,54 @@ async def test_reviewing_again_after_everything_is_decided_changes_nothing(tmp_p
         assert (await resumed(opened)).done.state == "done"
 
         assert app.store.trail.entries(opened.id) == before
+
+
+async def test_an_approved_call_whose_tool_is_not_loaded_here_stays_open_and_runs_where_it_is(
+    tmp_path: Path,
+) -> None:
+    steps = [calls(cancel("A1")), "Done."]
+    async with session(tmp_path, steps) as (_, opened):
+        session_id = opened.id
+        await converse(opened, "cancel A1", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+
+    async with application(tmp_path, steps) as app:
+        app.store.sessions.update(session_id, tools=["research"])
+        async with app.open_session(session_id) as opened:
+            with pytest.raises(ToolMissing, match="cancel_order"):
+                await anext(opened.resume())
+        app.store.sessions.update(session_id, tools=["orders"])
+        async with app.open_session(session_id) as opened:
+            assert (await resumed(opened)).done.state == "done"
+    assert status(tmp_path, "A1") == "cancelled"
+
+
+async def test_a_session_that_cannot_be_built_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with application(tmp_path, domains=[str(tmp_path / "nothing.py")]) as app:
+        with pytest.raises(UsageError, match="no such file"):
+            app.create_session()
+        assert app.store.sessions.list() == []
+
+
+async def test_a_tools_file_is_found_again_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    (here / "mine.py").write_text(
+        "from langchain_core.tools import tool\n"
+        "@tool\n"
+        "def mine(n: int) -> str:\n"
+        '    "Mine."\n'
+        "    return str(n)\n"
+    )
+    monkeypatch.chdir(here)
+    async with session(tmp_path / "home", ["Hi."], domains=["mine.py"]) as (app, opened):
+        session_id = opened.id
+    monkeypatch.chdir(there)
+    async with (
+        application(tmp_path / "home", ["Hi."]) as app,
+        app.open_session(session_id) as opened,
+    ):
+        assert set(opened._tools) == {"mine"}

@@ -1,0 +1,196 @@
+"""Which tools a session has, from names; what cannot be had is said, nothing vanishes silently."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.errors import NotFound, UsageError
+from agent.toolset import DOMAINS, Places, files_off, load_tools
+from tools.contract import Contract, contract_of, is_read
+
+ORDERS = ["list_orders", "get_order", "cancel_order", "refund_order"]
+RESEARCH = ["search", "fetch", "calculator"]
+FILES = ["list_files", "read_file", "write_file", "edit_file"]
+
+ONE_TOOL = """
+from langchain_core.tools import tool
+
+@tool
+def greet(name: str) -> str:
+    "Greet somebody."
+    return f"Hello {name}"
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    return Places(tmp_path / "home", workspace)
+
+
+def write(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def names(*wanted: str, places: Places) -> list[str]:
+    return [tool.name for tool in load_tools(wanted, places).tools]
+
+
+# --- bundled ---------------------------------------------------------------------------------
+
+
+def test_bundled_domains_come_in_the_order_in_which_they_are_named(places: Places) -> None:
+    assert names("orders", "research", "files", places=places) == [*ORDERS, *RESEARCH, *FILES]
+    assert names("files", "orders", places=places) == [*FILES, *ORDERS]
+    assert load_tools(["files", "orders"], places).domains == ("files", "orders")
+
+
+def test_every_bundled_tool_says_what_it_may_do(places: Places) -> None:
+    for tool in load_tools(list(DOMAINS), places).tools:
+        effects = contract_of(tool).effects_of({"amount": "1", "currency": "EUR"})
+        writes = tool.name in ("cancel_order", "refund_order", "write_file", "edit_file")
+        assert "write:unknown" not in effects, tool.name
+        assert is_read(effects) != writes, tool.name
+
+
+def test_loading_tools_makes_nothing(places: Places) -> None:
+    load_tools(list(DOMAINS), places)
+    assert list(places.workspace.iterdir() if places.workspace else ()) == []
+
+
+def test_without_a_workspace_file_tools_are_off_and_that_is_said(tmp_path: Path) -> None:
+    toolset = load_tools(["orders", "files"], Places(tmp_path, None))
+    assert [tool.name for tool in toolset.tools] == ORDERS
+    assert toolset.domains == ("orders",)
+    assert toolset.notices == ("file tools are off: no workspace was given (--workspace DIR)",)
+
+
+@pytest.mark.parametrize(
+    ("workspace", "off"),
+    [("home", True), ("home/inside", True), (".", True), ("work", False), ("homework", False)],
+)
+def test_a_workspace_that_overlaps_the_state_folder_is_not_opened(
+    tmp_path: Path, workspace: str, off: bool
+) -> None:
+    for folder in ("home/inside", "work", "homework"):
+        (tmp_path / folder).mkdir(parents=True)
+    reason = files_off(Places(tmp_path / "home", tmp_path / workspace))
+    assert (reason is not None and "overlap" in reason) == off
+
+
+def test_a_link_does_not_hide_the_overlap(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    assert files_off(Places(tmp_path / "home", tmp_path / "link"))
+
+
+# --- a person's own --------------------------------------------------------------------------
+
+
+def test_a_files_tools_are_found_and_count_as_writes_of_strangers(
+    places: Places, tmp_path: Path
+) -> None:
+    path = write(tmp_path, ONE_TOOL)
+    (tool,) = load_tools([str(path)], places).tools
+    assert tool.name == "greet"
+    assert tool.invoke({"name": "Ann"}) == "Hello Ann"
+    assert contract_of(tool) == Contract()
+
+
+def test_the_attribute_tools_decides_where_there_is_one(places: Places, tmp_path: Path) -> None:
+    path = write(tmp_path, ONE_TOOL + "\nhidden = greet\ntools = [greet]\n")
+    assert names(str(path), places=places) == ["greet"]
+    function = write(tmp_path, ONE_TOOL + "\ndef tools():\n    return (greet,)\n", "function.py")
+    assert names(str(function), places=places) == ["greet"]
+
+
+def test_the_template_can_be_used_as_it_is(places: Places) -> None:
+    template = Path(__file__).parents[2] / "tools" / "template.py"
+    assert names(str(template), places=places) == ["read_shopping_list", "add_to_shopping_list"]
+
+
+def test_a_file_may_be_called_like_a_package_of_ours(places: Places, tmp_path: Path) -> None:
+    ours = sys.modules["tools.contract"]
+    for name in ("tools.py", "agent.py", "json.py"):
+        assert names(str(write(tmp_path, ONE_TOOL, name)), places=places) == ["greet"]
+    assert sys.modules["tools.contract"] is ours
+    assert sys.modules["json"].dumps({}) == "{}"
+
+
+def test_package_and_attribute(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, ONE_TOOL + "\nclass Box:\n    tools = [greet]\n", "toolbox_for_this_test.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert names("toolbox_for_this_test:greet", places=places) == ["greet"]
+    assert names("toolbox_for_this_test:Box.tools", places=places) == ["greet"]
+    sys.modules.pop("toolbox_for_this_test")
+
+
+# --- what cannot be had ----------------------------------------------------------------------
+
+
+def test_an_unknown_name_lists_what_there_is(places: Places) -> None:
+    with pytest.raises(NotFound) as error:
+        load_tools(["order"], places)
+    assert all(domain in str(error.value) for domain in DOMAINS)
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def broken(:", "SyntaxError"),
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import a_package_that_is_not_there", "ModuleNotFoundError"),
+        ("x = 1", "found nothing"),
+        ("tools = [1, 'two']", "found int, str"),
+        ("tools = None", "found nothing"),
+        ("tools = []", "found nothing"),
+        ("def tools():\n    raise OSError('no network')", "OSError: no network"),
+        ("def tools(server):\n    return []", "TypeError"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(
+    places: Places, tmp_path: Path, text: str, said: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(UsageError) as error:
+        load_tools([str(path)], places)
+    assert said in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_that_failed_can_be_corrected_and_loaded(places: Places, tmp_path: Path) -> None:
+    path = write(tmp_path, "raise RuntimeError")
+    with pytest.raises(UsageError):
+        load_tools([str(path)], places)
+    write(tmp_path, ONE_TOOL + "# corrected\n")
+    assert names(str(path), places=places) == ["greet"]
+
+
+@pytest.mark.parametrize("name", ["nowhere.py", "no_such_package:tools", "json:no_such", "json:"])
+def test_what_is_not_there_is_named(places: Places, name: str) -> None:
+    with pytest.raises(UsageError, match=name.partition(":")[0]):
+        load_tools([name], places)
+
+
+def test_two_tools_of_one_name_are_refused(places: Places, tmp_path: Path) -> None:
+    path = write(tmp_path, ONE_TOOL.replace("def greet", "def get_order"))
+    with pytest.raises(UsageError, match="Two tools are named 'get_order'"):
+        load_tools(["orders", str(path)], places)
+
+
+@pytest.mark.parametrize("name", ["say hello", "größe", "x" * 65, "a.b"])
+def test_a_name_that_providers_refuse_is_refused_here(
+    places: Places, tmp_path: Path, name: str
+) -> None:
+    path = write(tmp_path, ONE_TOOL + f"\ngreet.name = {name!r}\n")
+    with pytest.raises(UsageError, match="providers accept"):
+        load_tools([str(path)], places)
