@@ -27,7 +27,7 @@ from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model
 from agent.session import AgentSession
 from agent.store import Owner, Store
-from agent.toolset import Places, Toolset, load_tools
+from agent.toolset import SERVER, Places, Toolset, load_tools
 from agent.types import Actor, Authority
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
     from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
-
-
-SERVER = "mcp:"
-"""Marks an MCP server among the tools of a session."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +146,7 @@ class Application:
         return [f"{SERVER}{server.name}" for server in self.options.servers]
 
     def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
-        own = [name for name in names if not name.startswith(SERVER)]
-        bundled = load_tools(own, Places(self.settings.home, workspace))
+        bundled = load_tools(names, Places(self.settings.home, workspace))
         return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
 
     # --- sessions --------------------------------------------------------------------------

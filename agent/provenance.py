@@ -51,13 +51,14 @@ def trace(args: Mapping[str, Any], messages: Sequence[BaseMessage]) -> list[Sour
 def _source(
     path: str, value: Any, users: Sequence[str], results: Sequence[tuple[str, str]]
 ) -> Source:
-    found = _finder(value)
-    if any(found(text) for text in users):
+    said = [text for text in users if _may_hold(text, value)]
+    if said and any(map(_finder(value), said)):
         return {"path": path, "origin": "user", "tool": None}
-    named = _finder(value, after=rf'"\w*{_word(path)}"\s*:\s*"?')
-    possible = [(tool, text) for tool, text in reversed(results) if _may_hold(text, value)]
-    for occurs in (named, found):  # a value under a field of that name says more than its digits
-        for tool, text in possible:
+    given = [(tool, text) for tool, text in reversed(results) if _may_hold(text, value)]
+    # A value under a field of that name says more than its digits.
+    for field in (rf'"\w*{_word(path)}"\s*:\s*"?', "") if given else ():
+        occurs = _finder(value, after=field)
+        for tool, text in given:
             if occurs(text):
                 return {"path": path, "origin": "tool", "tool": tool}
     return {"path": path, "origin": "model", "tool": None}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from agent.canonical import canonical_json
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Receipt
-from tools.contract import is_read
 
 if TYPE_CHECKING:
     from agent.store import Store
@@ -106,8 +105,10 @@ def _who(approval: ApprovalRecord) -> str:
 
 
 def _denied(store: Store, session: str, turn: int) -> list[str]:
+    from tools.contract import is_read  # it imports LangChain, which the listings do without
+
     return [
         f"{describe_call(entry.data['tool'], entry.data['args'])}: denied, {entry.data['reason']}"
         for entry in store.trail.entries(session, kind="call.denied")
-        if entry.data.get("turn") == turn and not is_read(frozenset(entry.data["effects"]))
+        if entry.data.get("turn") == turn and not is_read(frozenset(entry.data.get("effects", ())))
     ]

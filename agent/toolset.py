@@ -25,6 +25,9 @@ from agent.errors import NotFound, UsageError
 PROTECTED = (".env", ".env.*", ".mcp.json")
 """Names in a workspace that file tools never touch: what this program itself would read."""
 
+SERVER = "mcp:"
+"""Marks an MCP server among the tools of a session; its tools come from the MCP host."""
+
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -49,7 +52,7 @@ class Places:
 
 
 def load_tools(names: Sequence[str], places: Places) -> Toolset:
-    """Build the tools with these names.
+    """Build the tools with these names; MCP servers among them are left to their host.
 
     Raises:
         NotFound: For a name that is neither bundled nor a file or ``package:attribute``.
@@ -58,7 +61,7 @@ def load_tools(names: Sequence[str], places: Places) -> Toolset:
     tools: list[BaseTool] = []
     domains: list[str] = []
     notices: list[str] = []
-    for name in names:
+    for name in (name for name in names if not name.startswith(SERVER)):
         if name == "files" and (reason := files_off(places)):
             notices.append(f"file tools are off: {reason}")
         elif builder := DOMAINS.get(name):

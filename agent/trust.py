@@ -269,7 +269,7 @@ def _describe_servers(text: str) -> list[str]:
         for title in ("env", "headers"):
             target += _describe_values(title, server.get(title))
         rest = sorted(set(server) - {"command", "args", "url", "env", "headers", "type"})
-        target += "".join(f"; {key}: {server[key]}" for key in rest)
+        target += "".join(_describe_rest(key, server[key]) for key in rest)
         lines.append(one_line(f"{name}: {target}"))
     return lines or ["no servers"]
 
@@ -278,6 +278,31 @@ def _command_line(server: Mapping[str, Any]) -> str:
     args = server.get("args", [])
     words = args if isinstance(args, list) else [args]
     return shlex.join([str(server["command"]), *map(str, words)])
+
+
+def _describe_rest(key: str, value: Any) -> str:
+    """A key that other hosts use too, or our own, in words where it widens what is believed."""
+    if key != "sayso" or not isinstance(value, dict):
+        return f"; {key}: {_json(value)}"
+    said = ""
+    for name, setting in value.items():
+        if name == "trusted" and setting is True:
+            said += "; what it claims of its own tools (that they only read) is believed"
+        elif name == "effects" and isinstance(setting, dict):
+            said += "".join(f"; {tool} counts as {_listed(what)}" for tool, what in setting.items())
+        elif name == "timeout":
+            said += f"; a call may take {_json(setting)} seconds"
+        else:
+            said += f"; {name}: {_json(setting)}"
+    return said
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _describe_values(title: str, values: Any) -> str:

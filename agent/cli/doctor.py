@@ -120,9 +120,10 @@ def _folder(settings: Settings, trust: bool) -> tuple[FolderItems | None, Check]
     names = ", ".join(map(one_line, items.texts))
     state = folders.is_trusted(here, items, settings.home)
     if state or trust:
-        return items, Check("folder", "ok", f"{names}: {'confirmed' if state else 'with --trust'}")
+        how = "confirmed" if state else "used because of --trust"
+        return items, Check("folder", "ok", f"brings {names}: {how}")
     mend = "They are ignored. Confirm them once in sayso chat, or add --trust."
-    return None, Check("folder", "warn", f"{names}: {state.reason}", mend)
+    return None, Check("folder", "warn", f"brings {names}. {state.reason}", mend)
 
 
 def _model(settings: Settings) -> Check:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.application import SERVER
 from agent.checks.arguments import ArgumentsError, normalise
+from agent.cli.faults import logged
 from agent.errors import InvalidDecision
 from agent.toolset import Places, load_tools
 
@@ -28,7 +30,8 @@ def checked_edit(
     Raises:
         InvalidDecision: The tool is not available here, or the arguments do not fit it.
     """
-    tools = asyncio.run(_tools(plan, session, approval.tool))
+    with logged(plan.settings.ensure_home()):
+        tools = asyncio.run(_tools(plan, session, approval.tool))
     tool = tools.get(approval.tool)
     if tool is None:
         raise InvalidDecision(
@@ -46,7 +49,8 @@ async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, B
     """The session's own tools; those of MCP servers only when the wanted one is not among them."""
     workspace = Path(session.workspace) if session.workspace else None
     places = Places(plan.settings.ensure_home(), workspace)
-    found = {tool.name: tool for tool in load_tools(session.tools, places).tools}
+    own = [name for name in session.tools if not name.startswith(SERVER)]
+    found = {tool.name: tool for tool in load_tools(own, places).tools}
     if wanted not in found and plan.servers:
         async with AsyncExitStack() as stack:
             found |= {tool.name: tool for tool in await plan.server_tools(stack)}

@@ -3,12 +3,17 @@
 A decision is recorded first. Then the session is carried on, when it belongs to whoever decides
 here and no other process has it: a reviewer never runs another person's session with their own
 credentials.
+
+Exit codes: once the decision is recorded, 0 when the session goes on elsewhere (another person,
+another process, or another folder, whose tools are not loaded here: stderr says which, and how),
+else the code with which the session ended or paused. Anything that prevents the decision is an
+error.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -24,7 +29,7 @@ from agent.cli.output import (
     say,
 )
 from agent.cli.start import Start, with_start
-from agent.errors import SaysoError, SessionBusy, UsageError
+from agent.errors import SaysoError, SessionBusy, ToolMissing, UsageError
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from agent.store import Store
     from agent.store.records import ApprovalRecord, EffectRecord, SessionRecord
     from agent.types import Decision
+
+_Row = TypeVar("_Row", "ApprovalRecord", "EffectRecord")
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 Whole = Annotated[str, typer.Argument(metavar="ID", help="The approval's whole id.")]
@@ -48,7 +55,7 @@ NoResume = Annotated[
 
 def approvals(
     approval: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Show this one whole.")
+        str | None, typer.Argument(metavar="ID", help="Show this one whole.")
     ] = None,
     as_json_: Json = False,
     session: Annotated[
@@ -57,7 +64,7 @@ def approvals(
     everything: Annotated[
         bool, typer.Option("--all", help="Decided ones too, the latest first.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 50,
 ) -> None:
     """What waits for a person."""
     from agent.cli.start import open_store
@@ -190,10 +197,8 @@ def reconcile(
 
 def _effect_in_doubt(store: Store, whole_id: str) -> EffectRecord:
     """The effect of this whole id, or the one that the approval of this id asks about."""
-    from agent.errors import NotFound
-
     if whole_id.startswith("a-"):
-        approval = store.approvals.get(whole_id, whole=True)
+        approval = _whole(store.approvals.get(whole_id), whole_id)
         found = store.ledger.for_call(approval.session, approval.message, approval.call)
         if found is None or approval.kind != "in_doubt":
             raise UsageError(
@@ -201,10 +206,21 @@ def _effect_in_doubt(store: Store, whole_id: str) -> EffectRecord:
             )
         _refuse_decided(approval)
         return found
-    effect = store.ledger.get(whole_id)
-    if effect.id != whole_id:
-        raise NotFound("effect", whole_id, (effect.id,), "This takes the whole id.")
-    return effect
+    return _whole(store.ledger.get(whole_id), whole_id)
+
+
+def _whole(row: _Row, id_: str) -> _Row:
+    """The row that was found, if its whole id was given: a beginning of it may be a slip.
+
+    Raises:
+        UsageError: Only the beginning was given.
+    """
+    if row.id != id_:
+        raise UsageError(
+            f"{id_} is the beginning of {row.id}. A decision needs the whole id. Nothing was "
+            "changed."
+        )
+    return row
 
 
 def _decide(start: Start, approval_id: str, decision: Decision, *, yes: bool, resume: bool) -> int:
@@ -214,7 +230,7 @@ def _decide(start: Start, approval_id: str, decision: Decision, *, yes: bool, re
     from agent.config import actor
 
     with open_store() as (settings, store):
-        approval = store.approvals.get(approval_id, whole=True)
+        approval = _whole(store.approvals.get(approval_id), approval_id)
         _refuse_decided(approval)
         _refuse_doubt(approval)
         session = store.sessions.get(approval.session)
@@ -340,6 +356,9 @@ def _carry_on(start: Start, session: str) -> int:
         return asyncio.run(carry_on(_plan(start), session))
     except SessionBusy as busy:
         _say_busy(session, busy.owner)
+        return 0
+    except ToolMissing as missing:
+        say(f"The decision is recorded. {missing}")
         return 0
     except SaysoError:
         say(f"The decision is recorded. Carry the session on later: sayso resume {session}")

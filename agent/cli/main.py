@@ -10,6 +10,7 @@ import typer
 from agent.cli import doctor as doctors
 from agent.cli import inbox, record, run, sessions, tools
 from agent.cli.faults import told
+from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import say
 from agent.cli.start import Command, Start, with_start
 
@@ -22,6 +23,7 @@ EPILOG = (
 
 app = typer.Typer(
     name="sayso",
+    cls=PlainGroup,
     help="An agent that acts on your say-so: it reads freely, and every write waits for a person.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -73,7 +75,7 @@ app.add_typer(sessions.app, name="sessions", rich_help_panel="Sessions")
 app.add_typer(record.trail, name="trail", rich_help_panel="Record")
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+        app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

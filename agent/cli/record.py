@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import (
     answer,
     answer_json,
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 OfSession = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="Of this session only; else of all.")
+    str | None, typer.Argument(metavar="ID", help="Of this session only; else of all.")
 ]
 
 
 def effects(
-    effect: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Show this one whole.")
-    ] = None,
+    effect: Annotated[str | None, typer.Argument(metavar="ID", help="Show this one whole.")] = None,
     as_json_: Json = False,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="Of this session only.")
@@ -40,7 +39,7 @@ def effects(
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Only those that are committed, in_doubt …")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 50,
 ) -> None:
     """The ledger: every write that was begun, and what became of it; the latest first."""
     from agent.cli.start import open_store
@@ -86,15 +85,17 @@ def _check_state(state: str | None) -> None:
         raise UsageError(f"There is no state {state!r}. There is: {', '.join(known)}.")
 
 
-trail = typer.Typer(help="The record: show it, verify it, export it.", no_args_is_help=True)
+trail = typer.Typer(
+    cls=PlainGroup, help="The record: show it, verify it, export it.", no_args_is_help=True
+)
 
 
-@trail.command("show")
+@trail.command("show", cls=PlainCommand)
 def show(
     session: OfSession = None,
     as_json_: Json = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="The last so many entries; default: all.")
+        int | None, typer.Option(min=1, metavar="N", help="The last so many entries; default: all.")
     ] = None,
 ) -> None:
     """The entries, in order."""
@@ -123,7 +124,7 @@ def show(
         say("The trail is empty.")
 
 
-@trail.command("verify")
+@trail.command("verify", cls=PlainCommand)
 def verify(session: OfSession = None, as_json_: Json = False) -> None:
     """Check every hash chain: what was changed, removed or moved is named (exit 1)."""
     from agent.cli.start import open_store
@@ -148,7 +149,7 @@ def verify(session: OfSession = None, as_json_: Json = False) -> None:
         raise typer.Exit(1)
 
 
-@trail.command("export")
+@trail.command("export", cls=PlainCommand)
 def export(session: OfSession = None) -> None:
     """Every entry with its salt, one JSON object a line, so that others can verify it."""
     from agent.cli.start import open_store

@@ -80,12 +80,14 @@ class TextReporter:
                 self._tell_progress()
                 self._view.show(event)
             case Message(text):
+                self._view.finish()
                 self._tell_progress()
                 self._said = text
 
     def end(self, outcome: Outcome) -> None:
         """Answer, receipt, error, and how to go on."""
         done = outcome.done
+        self._view.finish()
         if done.exit == 3:
             self._tell_progress()
             answer(done.session)

@@ -207,5 +207,9 @@ async def _chat(start: Start, latest: bool, session: str | None) -> int:
             return app
 
         return await talk(
-            open_app, session_id=session, continue_latest=latest, history=home / "history"
+            open_app,
+            session_id=session,
+            continue_latest=latest,
+            one_model=start.model is not None,
+            history=home / "history",
         )

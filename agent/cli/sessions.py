@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import (
     answer,
     answer_json_array,
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A session, or how its id begins.")]
 
-app = typer.Typer(help="The sessions, the latest first; delete one.")
+app = typer.Typer(cls=PlainGroup, help="The sessions, the latest first; delete one.")
 
 
 @app.callback(invoke_without_command=True)
 def sessions(
     ctx: typer.Context,
     as_json_: Json = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 50,
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help="Only those that are waiting, done …")
     ] = None,
@@ -66,7 +67,7 @@ def _check_state(state: str | None) -> None:
         raise UsageError(f"There is no state {state!r}. There is: {', '.join(known)}.")
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def delete(
     session: Id,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -105,12 +106,14 @@ def show(
     """One session: the receipt first, then what was said, called and decided."""
     import asyncio
 
+    from agent.cli.faults import logged
     from agent.cli.start import open_store
     from agent.cli.transcript import messages_of, show_json, show_text
 
     with open_store() as (settings, store):
         record = store.sessions.get(session)
-        messages = asyncio.run(messages_of(settings.database_url, record.id))
+        with logged(settings.home):
+            messages = asyncio.run(messages_of(settings.database_url, record.id))
         if as_json_:
             show_json(store, record, messages)
         else:

@@ -20,9 +20,12 @@ def tools(
     """The tools of a new session: what each may do, and whether it waits for you."""
     import asyncio
 
+    from agent.cli.faults import logged
     from agent.cli.start import plan
 
-    rows = asyncio.run(_rows(plan(start, "cli")))
+    planned = plan(start, "cli")
+    with logged(planned.settings.ensure_home()):
+        rows = asyncio.run(_rows(planned))
     if as_json_:
         answer_json_array(rows)
         return

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +31,18 @@ from rich.text import Text
 from agent import __version__
 from agent.errors import LeaseLost, SaysoError, UsageError
 from agent.events import Done, Event
-from agent.repl.commands import ChatCompleter, model_text, run_command
+from agent.repl.commands import ChatCompleter, model_text, run_command, token_count
 from agent.repl.desk import POLL_SECONDS, Desk, asking
 from agent.repl.keys import Keyboard
-from agent.repl.panel import decided_elsewhere
+from agent.repl.panel import call_line, decided_elsewhere
 from agent.repl.ports import Application, Opener, Session
 from agent.repl.prompts import News, Prompts
 from agent.repl.render import TurnView, show_history, show_receipt
 from agent.repl.screen import Screen, echo, join
 from agent.safe_text import shorten, strict
 from agent.store.records import ApprovalRecord
+
+log = logging.getLogger("sayso")
 
 _WORKING = "working · Ctrl-C stops it · what you type waits for your next message"
 
@@ -41,6 +52,7 @@ async def chat(
     *,
     session_id: str | None = None,
     continue_latest: bool = False,
+    one_model: bool = False,
     history: Path | None = None,
 ) -> int:
     """Run the chat on this process's terminal until the person leaves.
@@ -51,6 +63,7 @@ async def chat(
             it opened stays its caller's to close.
         session_id: A session to open instead of a new one (an id or its unique prefix).
         continue_latest: Open the latest session.
+        one_model: Whether every session uses the application's model here, whatever its own is.
         history: The file that keeps earlier messages for the up-arrow.
 
     Returns:
@@ -69,7 +82,15 @@ async def chat(
     answers = Screen.on(sys.stdout)
     screen = answers if stream is sys.stdout else Screen.on(stream)
     with Keyboard(source, output) as keyboard, _end_signals() as ended_by:
-        talk = Chat(open_app, screen, keyboard, output, answers=answers, history=history)
+        talk = Chat(
+            open_app,
+            screen,
+            keyboard,
+            output,
+            answers=answers,
+            one_model=one_model,
+            history=history,
+        )
         try:
             return await talk.run(session_id, continue_latest=continue_latest)
         except asyncio.CancelledError:
@@ -91,6 +112,7 @@ class Chat:
         keyboard: Already entered.
         output: prompt_toolkit's output, the same terminal as ``screen``.
         answers: Where turns are printed; ``screen`` unless standard output is redirected.
+        one_model: See ``chat``.
         history: See ``chat``.
         poll: Seconds between two looks for decisions made elsewhere.
     """
@@ -103,6 +125,7 @@ class Chat:
         output: Output,
         *,
         answers: Screen | None = None,
+        one_model: bool = False,
         history: Path | None = None,
         poll: float = POLL_SECONDS,
     ) -> None:
@@ -110,6 +133,7 @@ class Chat:
         self.session: Session | None = None
         self.leaving = False
         self._answers = answers or screen
+        self._one_model = one_model
         self._keyboard = keyboard
         self._poll = poll
         self._open_app = open_app
@@ -119,6 +143,7 @@ class Chat:
         self._lease = contextlib.AsyncExitStack()
         self._view = TurnView(self._answers)
         self._greeted = False
+        self._fruitless = 0
         self._at_rest: list[ApprovalRecord] = []
         self._prompts = Prompts(
             keyboard,
@@ -140,6 +165,7 @@ class Chat:
             async with contextlib.AsyncExitStack() as stack:
                 stack.push_async_callback(self._close)
                 await self._begin(session_id, continue_latest)
+                self._fruitless = 0
                 while not self.leaving:
                     await self._shown(self._next_message())
         except _FatalError as fatal:
@@ -148,21 +174,32 @@ class Chat:
         return 0
 
     async def application(self) -> Application:
-        """The application; says so when it has to be waited for."""
+        """The application, greeted; says so when it has to be waited for."""
+        self._app = await self._opened()
+        self._greet()
+        return self._app
+
+    async def _opened(self) -> Application:
         assert self._opening is not None
         if not self._opening.done():
             self.screen.note("Still starting; it goes on as soon as everything is loaded.")
         try:
             with self._interrupted_by(self._opening.cancel):
-                self._app = await asyncio.shield(self._opening)
+                return await asyncio.shield(self._opening)
         except asyncio.CancelledError:
             if not self._opening.cancelled():
                 raise
             raise _FatalError(SaysoError("Stopped while starting; nothing was done.")) from None
         except SaysoError as error:
             raise _FatalError(error) from error
-        self._greet()
-        return self._app
+
+    def model_in_use(self) -> str:
+        """The model that the open session uses, or a new one would; empty while starting."""
+        if self._app is None:
+            return ""
+        if self.session is None or self._one_model:
+            return self._app.model_name
+        return self.session.record.model
 
     def pending(self) -> list[ApprovalRecord]:
         """What waits in the open session."""
@@ -180,11 +217,12 @@ class Chat:
         Raises:
             NotFound, SessionBusy: The open session stays open.
         """
-        app = await self.application()
+        app = self._app = await self._opened()
         if self.session is not None and self.session.id == session_id:
             self.screen.note(f"{session_id} is the session that is open here.")
             return
         session = await self._enter(app, app.open_session(session_id))
+        self._greet()
         record = session.record
         self.screen.note(join((record.id, record.state, strict(record.title))), "bold")
         for change in app.changes(record):
@@ -192,8 +230,8 @@ class Chat:
         show_history(self._answers, await session.history())
         if record.state == "waiting" or session.pending():
             await self._settle_and_go_on(decided=True)  # something may have been decided elsewhere
-        elif record.state in ("interrupted", "running", "failed", "stopped"):
-            self.screen.note(f'This session was {record.state}. Say "continue" to go on.', "yellow")
+        elif how := _BROKEN_OFF.get(record.state):
+            self.screen.note(f'{how} Say "continue" to go on.', "yellow")
 
     async def leave_session(self) -> None:
         """Close the open session, if there is one, and say how to come back."""
@@ -211,17 +249,20 @@ class Chat:
         """Open the session that was asked for; a new one waits for the first message."""
         if session_id is None and not continue_latest:
             return
-        app = await self.application()
+        app = self._app = await self._opened()
         if session_id is None:
             latest = app.store.sessions.list(limit=1)
             if not latest:
+                self._greet()
                 self.screen.note("There is no session yet; this is a new one.")
                 return
             session_id = latest[0].id
         try:
             await self.open(session_id)
         except SaysoError as error:
-            raise _FatalError(error) from error
+            if self.session is None or isinstance(error, LeaseLost):
+                raise _FatalError(error) from error
+            self.screen.error(str(error))  # it is open, and can be looked at and talked to
 
     async def _next_message(self) -> None:
         """Read one message or command, and do it."""
@@ -238,6 +279,7 @@ class Chat:
         except KeyboardInterrupt:
             self.screen.note("Nothing is running. Ctrl-D or /quit leaves.")
         else:
+            self._fruitless = 0
             await self._do(entry)
 
     async def _do(self, entry: str | News) -> None:
@@ -261,13 +303,16 @@ class Chat:
             self._keyboard.typeahead.put_back(text)
             await self._go_on_with_news()
             return
-        waiting = sum(approval.kind != "in_doubt" for approval in self.session.pending())
-        if waiting and not await self._superseding(waiting):
+        waiting = [approval for approval in self.session.pending() if approval.kind != "in_doubt"]
+        if waiting and not await self._superseding(len(waiting)):
             self._keyboard.typeahead.put_back(text)
             return
         self._view = TurnView(self._answers)
-        if text != "continue" or waiting or not await self._continued(self.session):
-            await self._turn(self.session.run(text, supersede=bool(waiting)))
+        if waiting:
+            events = self.session.run(text, supersede=True)
+            await self._turn(self._after_superseding(waiting, events))
+        elif text != "continue" or not await self._continued(self.session):
+            await self._turn(self.session.run(text))
         await self._settle_and_go_on()
 
     async def _continued(self, session: Session) -> bool:
@@ -281,6 +326,24 @@ class Chat:
         question = f"{what}; send anyway and nothing of it runs? y/N"
         with asking(self.screen, self._keyboard, question) as answers:
             return await answers.get() == "y"
+
+    async def _after_superseding(
+        self, left: Sequence[ApprovalRecord], events: AsyncIterator[Event]
+    ) -> AsyncGenerator[Event, None]:
+        """The events of a turn; before the first one, what became of the calls that waited."""
+        assert self._app is not None
+        told = False
+        try:
+            async for event in events:
+                if not told:
+                    told = True
+                    for approval in left:
+                        row = self._app.store.approvals.get(approval.id)
+                        self._answers.note(_left_behind(row), "yellow")
+                yield event
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
 
     # --- a turn --------------------------------------------------------------------------
 
@@ -394,7 +457,7 @@ class Chat:
             return
         self._greeted = True
         workspace = self._app.workspace
-        rows = [f"model      {model_text(self._app.model_name)}"]
+        rows = [f"model      {model_text(self.model_in_use())}"]
         if workspace:
             rows.append(f"workspace  {strict(str(workspace))}")
         rows += [f"note       {strict(notice)}" for notice in self._app.notices]
@@ -424,13 +487,23 @@ class Chat:
             await asyncio.gather(self._opening, return_exceptions=True)
 
     async def _shown(self, step: Awaitable[None]) -> None:
-        """Do something; an error meant for a person is shown, and the chat goes on."""
+        """Do something; an error is shown, its details are kept when it is a fault, and the
+        chat goes on, unless it has failed twice without reading anything in between."""
+        self._fruitless += 1
         try:
             await step
+            self._fruitless = 0
         except LeaseLost as error:
             raise _FatalError(error) from error
-        except SaysoError as error:
-            self.screen.error(str(error))
+        except _FatalError:
+            raise
+        except Exception as error:
+            told = error if isinstance(error, SaysoError) else _fault(error)
+            if self._keyboard.closed and isinstance(error, OSError):
+                raise  # the terminal has gone
+            if self._fruitless > 1:
+                raise _FatalError(told) from error
+            self.screen.error(str(told))
 
     def _refresh_toolbar(self) -> None:
         self._toolbar_text = self._status_text()
@@ -443,7 +516,7 @@ class Chat:
         """Model, session, labels, tokens and what waits, on one line."""
         if self._app is None:
             return "starting…"
-        model = shorten(self._app.model_name, 30)
+        model = shorten(self.model_in_use(), 30)
         if self.session is None:
             return join((model, "new session"))
         record, waiting = self.session.record, len(self.session.pending())
@@ -452,7 +525,7 @@ class Chat:
                 model,
                 record.id,
                 " ".join(record.labels),
-                f"{sum(record.tokens.values()):,} tokens",
+                f"{token_count(sum(record.tokens.values()), model)} tokens",
                 f"{waiting} waiting: /approvals" if waiting else "",
             )
         )
@@ -496,6 +569,30 @@ def _end_signals() -> Iterator[_Ended]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+_BROKEN_OFF = {
+    "interrupted": "The last turn of this session was interrupted.",
+    "running": "The last turn of this session was interrupted.",
+    "failed": "The last turn of this session failed.",
+    "stopped": "The last turn of this session was stopped by a limit.",
+}
+
+
+def _left_behind(approval: ApprovalRecord) -> str:
+    """What became of a call that waited when the person moved on."""
+    if approval.status == "superseded":
+        return f"Not run, since you moved on: {call_line(approval, 80)} [{approval.id}]"
+    return decided_elsewhere(approval)
+
+
+def _fault(error: Exception) -> SaysoError:
+    """One sentence for the person; the details are in the log."""
+    log.error("the chat failed", exc_info=error)
+    return SaysoError(
+        f"Something unexpected failed: {type(error).__name__}: {error}. What was recorded before "
+        "is kept. The details are in logs/sayso.log of the state folder (sayso doctor names it)."
+    )
 
 
 def _resume_command(session: Session) -> str:

@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from rich.table import Table
 from rich.text import Text
 
+from agent.config import OFFLINE
 from agent.repl.render import show_receipt
 from agent.repl.screen import join
 from agent.safe_text import exact_json, one_line, shorten, strict
@@ -126,19 +127,29 @@ async def _new(chat: Chat, _: str) -> None:
 
 
 async def _model(chat: Chat, _: str) -> None:
-    app = await chat.application()
-    chat.screen.note(
-        f"{model_text(app.model_name)}. Another one: leave, then sayso chat --model provider:name"
-    )
+    await chat.application()
+    who, option = "A new session uses", ""
+    if chat.session is not None:
+        who, option = "This session uses", f" -r {chat.session.id}"
+    chat.screen.note(f"{who} {model_text(chat.model_in_use())}.")
+    chat.screen.note(f"To change it: leave, then sayso chat{option} --model provider:name")
 
 
 async def _cost(chat: Chat, _: str) -> None:
     if chat.session is None:
         chat.screen.note("Nothing was used yet.")
         return
-    record = chat.session.record
-    cost = f"US$ {record.cost:.4f}" if record.cost is not None else "no price known for this model"
-    used = (f"{record.tokens.get(kind, 0):,} tokens {kind}" for kind in ("input", "output"))
+    record, model = chat.session.record, chat.model_in_use()
+    if record.cost is not None:
+        cost = f"US$ {record.cost:.4f}"
+    elif model == OFFLINE:
+        cost = "estimated from the length of the texts; the offline model costs nothing"
+    else:
+        cost = "no price known for this model"
+    used = (
+        f"{token_count(record.tokens.get(kind, 0), model)} tokens {kind}"
+        for kind in ("input", "output")
+    )
     chat.screen.note(join((*used, cost)))
 
 
@@ -215,7 +226,14 @@ class ChatCompleter(Completer):
 
 def model_text(name: str) -> str:
     """The model's name; the offline one says what it is."""
-    return OFFLINE_NOTE if name == "offline" else one_line(name)
+    return OFFLINE_NOTE if name == OFFLINE else one_line(name)
+
+
+def token_count(count: int, model: str) -> str:
+    """A number of tokens; the offline model counts none, it is estimated from the characters."""
+    if model != OFFLINE:
+        return f"{count:,}"
+    return f"~{round(count, -2) if count >= 1000 else count:,}"
 
 
 def _table(chat: Chat, rows: Iterable[tuple[str, str]]) -> None:

@@ -37,21 +37,39 @@ _NAMES = {
     Keys.ControlD: "c-d",
 }
 _PAGING = frozenset({" ", "enter"})
+_SENT = "\r"
+"""Stands in the text typed ahead for an Enter that sends; a line break there is ``\\n``."""
 _NOT_TYPED = frozenset({Keys.CPRResponse, Keys.Vt100MouseEvent, Keys.WindowsMouseEvent})
 
 
 class Typeahead:
-    """Text typed while nobody asked, edited as it was typed."""
+    """Text typed while nobody asked, edited as it was typed.
+
+    An Enter is a line break that stays visible. Only between two message prompts, with no turn
+    and no question in between (``sending``), it sends, as it would at the prompt.
+    """
 
     def __init__(self) -> None:
         self._text = ""
+        self._sending = False
+
+    @property
+    def sending(self) -> bool:
+        """Whether Enter sends."""
+        return self._sending
+
+    @sending.setter
+    def sending(self, on: bool) -> None:
+        self._sending = on
+        if not on:  # what was sent before a turn began was meant for no moment after it
+            self._text = self._text.replace(_SENT, "\n")
 
     def add(self, key: KeyPress) -> None:
         """Take a key: text and pastes are kept, backspace deletes, other keys say nothing."""
         if key.key == Keys.BracketedPaste:
             self._text += key.data.replace("\r\n", "\n").replace("\r", "\n")
         elif key.key in (Keys.ControlM, Keys.ControlJ):
-            self._text += "\n"
+            self._text += _SENT if self._sending else "\n"
         elif key.key == Keys.ControlH:
             self._text = self._text[:-1]
         elif not isinstance(key.key, Keys) and key.key.isprintable():
@@ -61,10 +79,20 @@ class Typeahead:
         """Text that was typed before what is here."""
         self._text = text + self._text
 
+    def take_sent(self) -> str | None:
+        """The first line or lines that an Enter has sent; ``None`` when there are none."""
+        while _SENT in self._text:
+            sent, _, self._text = self._text.partition(_SENT)
+            if sent.strip():
+                return sent.strip()
+        return None
+
     def take(self) -> str:
-        """The text, without blank ends; it is empty afterwards."""
+        """The text, without blank ends but for one line break; it is empty afterwards."""
         text, self._text = self._text, ""
-        return text.strip()
+        stripped = text.strip()
+        ends_a_line = "\n" in text[len(text.rstrip()) :]
+        return f"{stripped}\n" if stripped and ends_a_line else stripped
 
     def __str__(self) -> str:
         return self._text.strip()
@@ -116,6 +144,7 @@ class Keyboard:
         What was typed until now, and what is left unread at the end, is typeahead.
         """
         self.drain()
+        self.typeahead.sending = False
         answers = Answers()
         self._question += 1
         self._asked = answers
@@ -131,7 +160,8 @@ class Keyboard:
 
     @contextlib.contextmanager
     def echoing(self, show: Callable[[str], None]) -> Iterator[None]:
-        """Call ``show`` with the text typed ahead, whenever it changes."""
+        """Call ``show`` with the text typed ahead, whenever it changes; Enter sends nothing."""
+        self.typeahead.sending = False
         before, self._show_typed = self._show_typed, show
         try:
             yield

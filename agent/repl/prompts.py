@@ -82,6 +82,8 @@ class Prompts:
     async def message(self) -> str | News:
         """A message for the agent, or a command; starts with what was typed ahead.
 
+        What was typed ahead and sent with Enter, since the prompt was last open, is sent.
+
         Returns:
             What was sent, or ``News`` when ``wake`` was called meanwhile.
 
@@ -167,9 +169,15 @@ class Prompts:
                 session.app.exit(exception=KeyboardInterrupt())
 
         with self._screen.handed_over(), self._keyboard.lent(interrupt):
-            if take_typeahead:
-                text = self._keyboard.typeahead.take()
-            return await session.prompt_async(default=text, handle_sigint=False)
+            if not take_typeahead:
+                return await session.prompt_async(default=text, handle_sigint=False)
+            typeahead = self._keyboard.typeahead
+            sent = typeahead.take_sent()
+            text = typeahead.take() if sent is None else sent
+            typeahead.sending = True  # for what comes while the editor is being closed, too
+            return await session.prompt_async(
+                default=text, accept_default=sent is not None, handle_sigint=False
+            )
 
 
 def _message_keys() -> KeyBindings:

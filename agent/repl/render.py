@@ -50,7 +50,8 @@ _HEADINGS = (
 class TurnView:
     """Draws the events of one turn, over its pauses.
 
-    Calls are numbered, since several run side by side.
+    Calls are numbered, since several run side by side; their results are shown in the order of
+    the numbers, as far as that holds none back for longer than the other calls take.
     """
 
     def __init__(self, screen: Screen) -> None:
@@ -58,10 +59,14 @@ class TurnView:
         self._stream = MarkdownStream(self._show_markdown)
         self._streamed = False
         self._numbers: dict[str, int] = {}
+        self._open: list[str] = []
+        self._results: dict[str, CallFinished] = {}
         self._receipt: Receipt | None = None
 
     def show(self, event: Event) -> None:
         """Draw one event. A receipt is kept for the end, so that it stands last."""
+        if not isinstance(event, CallFinished | CallJudged):
+            self._show_results(all_of_them=True)
         match event:
             case MessageDelta(text):
                 self._streamed = True
@@ -73,7 +78,8 @@ class TurnView:
             case CallJudged():
                 self._verdict(event)
             case CallFinished():
-                self._result(event)
+                self._results[event.call] = event
+                self._show_results(all_of_them=event.call not in self._open)
             case ReceiptReady(receipt):
                 self._receipt = receipt
             case Done():
@@ -82,7 +88,8 @@ class TurnView:
                 pass  # its panel follows when the turn pauses
 
     def finish(self) -> None:
-        """The turn ended, however it did: print what has been streamed."""
+        """Print what has been held back: results, and the end of what was streamed."""
+        self._show_results(all_of_them=True)
         self._stream.finish()
 
     def _show_markdown(self, part: SafeMarkdown) -> None:
@@ -97,6 +104,7 @@ class TurnView:
     def _call(self, event: CallProposed) -> None:
         self._stream.finish()
         number = self._numbers[event.call] = len(self._numbers) + 1
+        self._open.append(event.call)
         head = f"{number} {one_line(event.tool)}"
         room = max(self._screen.console.width - len(head) - 5, 10)
         self._screen.show(
@@ -109,6 +117,15 @@ class TurnView:
         word, style = _VERDICTS[event.verdict["behavior"]]
         reason = one_line(event.verdict["reason"])
         self._screen.show(self._under(event.call, Text(f"{word}: {reason}", style)))
+
+    def _show_results(self, *, all_of_them: bool) -> None:
+        """Draw results in the order of their calls, up to the first call that still runs."""
+        for call in dict.fromkeys((*self._open, *self._results)):
+            if call in self._results:
+                self._result(self._results.pop(call))
+                self._open = [other for other in self._open if other != call]
+            elif not all_of_them:
+                break
 
     def _result(self, event: CallFinished) -> None:
         lines = plain(event.text).strip("\n").split("\n")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, get_args
 
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import Select, bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
 from agent.errors import InvalidDecision, NotFound
@@ -63,7 +65,21 @@ _NOT_ENTERED = (
 _INSERT = insert(approvals).inline()
 _UPDATE = update(approvals).where(approvals.c.id == bindparam("key"))
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
+_SESSION_OF = select(approvals.c.session).where(approvals.c.id == bindparam("id"))
 _LOOKUP = Lookup(select(approvals), approvals.c.id, "approval")
+
+
+@cache
+def _listing(columns: tuple[str, ...], *, oldest_first: bool) -> Select[Any]:
+    """Approvals by the values of these columns; made once, since that costs more than running."""
+    order = approvals.c.n if oldest_first else approvals.c.n.desc()
+    return (
+        select(approvals)
+        .where(*(approvals.c[name] == bindparam(name) for name in columns))
+        .order_by(order)
+        .limit(bindparam("limit"))
+        .offset(bindparam("offset"))
+    )
 
 
 class Approvals:
@@ -185,18 +201,12 @@ class Approvals:
 
         ``limit=None``: all of them.
         """
-        order = approvals.c.n if status == "pending" else approvals.c.n.desc()
-        query = select(approvals).order_by(order).limit(limit).offset(offset)
-        if status is not None:
-            query = query.where(approvals.c.status == status)
-        if session is not None:
-            query = query.where(approvals.c.session == session)
-        if kind is not None:
-            query = query.where(approvals.c.kind == kind)
-        if turn is not None:
-            query = query.where(approvals.c.turn == turn)
+        wanted = {"status": status, "session": session, "kind": kind, "turn": turn}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        query = _listing(tuple(wanted), oldest_first=status == "pending")
+        page = {"limit": sys.maxsize if limit is None else limit, "offset": offset}
         with self._db.read() as conn:
-            return [ApprovalRecord(**row) for row in conn.execute(query).mappings()]
+            return [ApprovalRecord(**row) for row in conn.execute(query, wanted | page).mappings()]
 
     def not_entered(self, session: str, turn: int) -> ApprovalList:
         """The write approvals of a turn whose call never came to the ledger, as they were asked."""
@@ -267,8 +277,8 @@ class Approvals:
 
     @staticmethod
     def _lock_sessions_of(writing: Writing, ids: Sequence[str]) -> None:
-        query = select(approvals.c.session).where(approvals.c.id.in_(ids)).distinct()
-        for session in sorted(writing.conn.scalars(query).all()):
+        found = {writing.conn.scalar(_SESSION_OF, {"id": approval_id}) for approval_id in ids}
+        for session in sorted(filter(None, found)):
             writing.lock(session)
 
 

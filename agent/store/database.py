@@ -35,7 +35,7 @@ HEAD = "0001"
 
 _BUSY_SECONDS = 10
 _DRAWS = 8
-_BEGIN = "sayso_begin"  # the execution option that says how a SQLite transaction begins
+_BEGIN = "sayso_begin"  # where a connection is told how its next SQLite transaction begins
 _MIGRATION_LOCK = 0x5A_79_50  # any number that all processes agree on
 
 
@@ -63,7 +63,8 @@ class Database:
             self.home = home or path.parent
             self.engine = create_engine(target, pool_use_lifo=True)
             event.listen(self.engine, "connect", _prepare_sqlite)
-            event.listen(self.engine, "begin", _begin_sqlite)
+            # Not as an event of the engine: one such makes every statement look for all of them.
+            self.engine.dialect.do_begin = _begin_sqlite  # type: ignore[method-assign, assignment]
         else:
             try:
                 self.engine = create_engine(target, pool_use_lifo=True, pool_pre_ping=True)
@@ -75,7 +76,6 @@ class Database:
         # On PostgreSQL a single statement needs no BEGIN and ROLLBACK around it.
         options = {} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._reader = self.engine.execution_options(**options)
-        self._writer = self.engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         try:
             self._bring_up_to_date()
         except BaseException:
@@ -105,7 +105,8 @@ class Database:
             IntegrityError: A unique column had the value already; the caller draws another id.
             StoreError: The database failed; the text says whether anything can have changed.
         """
-        with self._explained("Nothing was changed."), self._writer.connect() as conn:
+        with self._explained("Nothing was changed."), self.engine.connect() as conn:
+            conn.connection.info[_BEGIN] = "BEGIN IMMEDIATE"
             conn.begin()
             writing = Writing(conn)
             yield writing
@@ -224,8 +225,8 @@ def _close_to_others(path: Path) -> None:
         pass  # a side file that is not there, or that another process just removed
 
 
-def _begin_sqlite(conn: Connection) -> None:
-    _driver(conn).execute(conn.get_execution_options().get(_BEGIN, "BEGIN"))
+def _begin_sqlite(connection: Any) -> None:
+    connection.execute(connection.info.pop(_BEGIN, "BEGIN"))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import select, update
 
 from agent.errors import LeaseLost, SessionBusy
 from agent.store.database import Database
@@ -24,7 +24,6 @@ FREE = {"lease_owner": "", "lease_expires_at": 0.0}
 _LEASE = select(
     sessions.c.lease_owner, sessions.c.lease_epoch, sessions.c.lease_expires_at, clock()
 )
-_UPDATE = update(sessions).where(sessions.c.id == bindparam("key"))
 
 
 class Leases:
@@ -100,5 +99,5 @@ def in_force(guard: Guard, home: Path | None) -> bool:
 
 def _set(writing: Writing, session: str, owner: str, epoch: int, expires_at: float) -> LeaseRecord:
     values = {"lease_owner": owner, "lease_epoch": epoch, "lease_expires_at": expires_at}
-    writing.conn.execute(_UPDATE, values | {"key": session})
+    writing.change(session, values)
     return LeaseRecord(session=session, owner=owner, epoch=epoch, expires_at=expires_at)

@@ -44,7 +44,6 @@ _NEWEST = (
     .offset(bindparam("offset"))
 )
 _LOOKUP = Lookup(_READ, sessions.c.id, "session")
-_UPDATE = update(sessions).where(sessions.c.id == bindparam("key"))
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
 _WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
 _CHANGEABLE = frozenset({"state", "title", "tokens", "cost", "turn", "error", *_WATCHED})
@@ -178,8 +177,7 @@ class Sessions:
             if fields.get("state", guard.state) != guard.state:
                 change = {"from": guard.state, "to": fields["state"], "error": fields.get("error")}
                 writing.record(id, "session.state", change)
-            values = {**fields, "updated_at": now()}
-            writing.conn.execute(_UPDATE, values | {"key": id})
+            writing.change(id, {**fields, "updated_at": now()})
 
     def delete(self, id: str, actor: Actor) -> None:
         """Erase what the session held; its id, its times and the hashes of its trail stay.
@@ -213,7 +211,7 @@ class Sessions:
                 "deleted_at": at,
                 "deleted_by": actor.name,
             }
-            writing.conn.execute(_UPDATE, tombstone | {"key": id})
+            writing.change(id, tombstone)
             writing.record(id, TOMBSTONE, {"erased": erased, "by": actor_data(actor)})
         self._db.truncate_log()
 

@@ -13,11 +13,13 @@ takes ``heads()`` kept elsewhere, or signed, to notice.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, select, type_coerce, union
+from sqlalchemy import Connection, Select, Text, bindparam, select, type_coerce, union
 
 from agent.errors import NotFound
 from agent.store.database import Database
@@ -85,11 +87,18 @@ class Trail:
 
         ``after`` is the last ``seq`` (of one session) or ``position`` (of all) already seen.
         """
-        query = _in_order(session, after).limit(limit)
-        if kind is not None:
-            query = query.where(trail.c.kind == kind)
+        query = _in_order(of_session=session is not None, of_kind=kind is not None)
+        values = {"session": session, "kind": kind, "after": after}
+        values["limit"] = sys.maxsize if limit is None else limit
         with self._db.read() as conn:
-            return [_entry(row) for row in conn.execute(query)]
+            return [_entry(row) for row in conn.execute(query, values)]
+
+    def latest(self, count: int, session: str | None = None) -> list[TrailEntry]:
+        """The last so many entries, in order as ``entries`` gives them."""
+        query = _in_order(of_session=session is not None, backwards=True)
+        values = {"session": session, "after": 0, "limit": count}
+        with self._db.read() as conn:
+            return [_entry(row) for row in conn.execute(query, values)][::-1]
 
     def export(self, session: str | None = None) -> Iterator[dict[str, Any]]:
         """Every entry as a dictionary, read in pages; with salts, so that others can verify."""
@@ -187,19 +196,23 @@ def _append(writing: Writing, session: str, kind: str, data: dict[str, Any]) -> 
     guard = writing.lock(session)
     writing.record(session, kind, data)
     writing.flush()
-    return _entry(writing.conn.execute(_in_order(session, guard.trail_seq)).one())
+    here = {"session": session, "after": guard.trail_seq, "limit": 1}
+    return _entry(writing.conn.execute(_in_order(of_session=True), here).one())
 
 
 def _data_fits(row: Any) -> bool:
     return row.salt is not None and hash_of_data(row.salt, row.data) == str(row.data_hash)
 
 
-def _in_order(session: str | None, after: int) -> Select[Any]:
-    if session is None:
-        return select(trail).where(trail.c.position > after).order_by(trail.c.position)
-    return (
-        select(trail).where(trail.c.session == session, trail.c.seq > after).order_by(trail.c.seq)
-    )
+@cache
+def _in_order(*, of_session: bool, of_kind: bool = False, backwards: bool = False) -> Select[Any]:
+    number = trail.c.seq if of_session else trail.c.position
+    query = select(trail).where(number > bindparam("after"))
+    if of_session:
+        query = query.where(trail.c.session == bindparam("session"))
+    if of_kind:
+        query = query.where(trail.c.kind == bindparam("kind"))
+    return query.order_by(number.desc() if backwards else number).limit(bindparam("limit"))
 
 
 def _entry(row: Any) -> TrailEntry:

@@ -41,11 +41,7 @@ _LOCK_OF_EFFECT = (
 )
 # The data is serialised once, for its hash, and stored as that text.
 _APPEND = insert(trail).inline().values(data=bindparam("data", type_=Text))
-_MOVE_HEAD = (
-    update(sessions)
-    .where(sessions.c.id == bindparam("session"))
-    .values(trail_seq=bindparam("seq"), trail_hash=bindparam("hash"))
-)
+_CHANGE = update(sessions).where(sessions.c.id == bindparam("key"))
 
 
 class Guard(NamedTuple):
@@ -75,6 +71,7 @@ class Writing:
         self.conn = conn
         self._heads: dict[str, _Head] = {}
         self._entries: list[dict[str, Any]] = []
+        self._changes: dict[str, dict[str, Any]] = {}
 
     def lock(self, session: str, *, deleted: bool = False) -> Guard:
         """Be the only writer of this session until the transaction ends.
@@ -108,16 +105,21 @@ class Writing:
         entry = _chain_entry(session, kind, masked(data), head.seq + 1, head.hash)
         head.seq, head.hash = entry["seq"], entry["hash"]
         self._entries.append(entry)
+        self.change(session, {"trail_seq": head.seq, "trail_hash": head.hash})
+
+    def change(self, session: str, values: dict[str, Any]) -> None:
+        """Set columns of a locked session's row, together with what else changes there."""
+        self._changes.setdefault(session, {}).update(values)
 
     def flush(self) -> None:
-        """Send the entries and move the heads; ``Database.write`` does so before it commits."""
-        if not self._entries:
-            return
-        self.conn.execute(_APPEND, self._entries if len(self._entries) > 1 else self._entries[0])
-        for session in {entry["session"] for entry in self._entries}:
-            head = self._heads[session]
-            self.conn.execute(_MOVE_HEAD, {"session": session, "seq": head.seq, "hash": head.hash})
-        self._entries.clear()
+        """Send entries and changes of sessions; ``Database.write`` does so before it commits."""
+        if self._entries:
+            several = len(self._entries) > 1
+            self.conn.execute(_APPEND, self._entries if several else self._entries[0])
+            self._entries.clear()
+        for session, values in self._changes.items():
+            self.conn.execute(_CHANGE, values | {"key": session})
+        self._changes.clear()
 
 
 def deleted_session(session: str, at: str, by: str | None) -> NotFound:

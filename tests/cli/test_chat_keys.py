@@ -138,6 +138,24 @@ def test_an_interrupt_signal_is_ctrl_c(tmp_path):
         assert chat.leave() == 0
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [["/cost\r/model\rhello"], ["/cost\r", "/model\r", "hello"], list("/cost\r/model\rhello")],
+    ids=["together", "line by line", "key by key"],
+)
+def test_an_enter_typed_ahead_between_two_prompts_sends(tmp_path, pieces):
+    with ChatTerminal(tmp_path) as chat:
+        chat.ready().say("early bird")
+        chat.expect("That is all.")
+        chat.ready()
+        for piece in pieces:
+            chat.send(piece)
+        chat.expect_on_screen("› hello")
+        assert "tokens input" in chat.display
+        assert "To change it: leave, then sayso chat -r s-fake01 --model" in chat.display
+        assert chat.log == ['run "early bird" supersede=False']
+
+
 def test_a_line_break_is_ctrl_j_and_up_brings_the_message_back(tmp_path):
     with ChatTerminal(tmp_path) as chat:
         chat.ready().say("first\nsecond")

@@ -138,6 +138,8 @@ def test_a_new_message_supersedes_only_when_confirmed(chat):
     chat.send("\r")
     chat.asked("y/N")
     chat.send("y")
+    chat.expect("Not run, since you moved on: cancel_order")
+    chat.expect("[ap-1]")
     chat.expect("That is all.")
     assert chat.log == [ASKED, 'run "something else" supersede=True']
 

@@ -225,7 +225,7 @@ async def test_an_answer_takes_the_place_of_the_call_and_nothing_runs(tmp_path: 
         assert trajectory.results["a"] == "I cancelled it by phone."
         assert desk(tmp_path).get("A1").status == "pending"
         assert app.store.ledger.list() == []
-        assert "answered by a person" in opened.receipt().not_done[0]
+        assert "answered instead" in opened.receipt().not_done[0]
 
 
 async def test_silence_leaves_the_session_waiting_and_nothing_happens(tmp_path: Path) -> None:

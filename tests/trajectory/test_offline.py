@@ -238,9 +238,10 @@ async def test_task_through_the_whole_session(task: Task, tmp_path: Path) -> Non
     worlds = SessionWorlds(tmp_path, task)
     tools = {tool.name: tool for tool in worlds.tools()}
     own = [tool for name, tool in tools.items() if name not in ("search", "fetch", "calculator")]
-    async with session(
-        tmp_path / "home", OfflineChatModel(), domains=["research"], tools=own
-    ) as (app, opened):
+    async with session(tmp_path / "home", OfflineChatModel(), domains=["research"], tools=own) as (
+        app,
+        opened,
+    ):
         turns = [await converse(opened, text, worlds.reviewer()) for text in task.texts]
         history = await opened.history()
 

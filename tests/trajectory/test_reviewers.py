@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict
 
@@ -158,14 +159,17 @@ async def test_what_a_reviewer_says_is_what_happens(
         trajectory = await converse(opened, "go", reviewer)
 
         (row,) = app.store.approvals.list(None)
-        assert Outcome(
-            world=tuple(world.numbers),
-            status=row.status,
-            ledger=tuple(effect.state for effect in app.store.ledger.list()),
-            said=expected.said,
-            state=trajectory.done.state,
-            exit=trajectory.done.exit,
-        ) == expected
+        assert (
+            Outcome(
+                world=tuple(world.numbers),
+                status=row.status,
+                ledger=tuple(effect.state for effect in app.store.ledger.list()),
+                said=expected.said,
+                state=trajectory.done.state,
+                exit=trajectory.done.exit,
+            )
+            == expected
+        )
         assert expected.said in trajectory.results.get("c1", "")
         assert row.decided_by == (None if expected.status == "pending" else "ana")
         check_invariants(app, world)
@@ -383,7 +387,7 @@ async def test_any_order_of_answers_gives_the_same_world(tmp_path: Path) -> None
                 trajectory = await resumed(opened)
             assert sorted(world.numbers) == [1, 30]
             assert trajectory.done.state == "done"
-            history = [m for m in await opened.history() if m.type == "tool"]
+            history = [m for m in await opened.history() if isinstance(m, ToolMessage)]
             assert {m.tool_call_id for m in history} == {"c1", "c2", "c3"}
             check_invariants(app, world)
 
@@ -439,30 +443,33 @@ async def test_of_two_who_disagree_at_the_same_instant_one_is_followed_and_one_i
 
 async def test_another_sessions_approval_is_not_decided_through_this_one(tmp_path: Path) -> None:
     world = World()
-    async with application(tmp_path, [act(1), "Done."], tools=[world.tool()]) as app:
-        async with app.new_session() as first, app.new_session() as second:
-            await converse(first, "go", stays_silent)
-            (asked,) = first.pending()
-            for attempt in (
-                lambda: second.decide(asked.id, Decision("approve")),
-                lambda: second.decide(asked.id, Decision("edit", args={"n": 2})),
-                lambda: second.allow_always(asked.id),
-                lambda: second.always_scope(asked.id),
-            ):
-                with pytest.raises((NotFound, DecisionError), match=first.id):
-                    attempt()
-            assert first.pending() == [asked]
-            assert first.rules() == second.rules() == []
-            assert world.numbers == []
+    async with (
+        application(tmp_path, [act(1), "Done."], tools=[world.tool()]) as app,
+        app.new_session() as first,
+        app.new_session() as second,
+    ):
+        await converse(first, "go", stays_silent)
+        (asked,) = first.pending()
+        for attempt in (
+            lambda: second.decide(asked.id, Decision("approve")),
+            lambda: second.decide(asked.id, Decision("edit", args={"n": 2})),
+            lambda: second.allow_always(asked.id),
+            lambda: second.always_scope(asked.id),
+        ):
+            with pytest.raises((NotFound, DecisionError), match=first.id):
+                attempt()
+        assert first.pending() == [asked]
+        assert first.rules() == second.rules() == []
+        assert world.numbers == []
 
-            # The same id twice over is no way round: the model of the second session reuses it.
-            await converse(second, "go", stays_silent)
-            second.decide(second.pending()[0].id, Decision("approve"))
-            await resumed(second)
-            assert world.numbers == [1]
-            assert first.pending() == [asked]
-            assert (await resumed(first)).done.state == "waiting"
-            check_invariants(app, world)
+        # The same id twice over is no way round: the model of the second session reuses it.
+        await converse(second, "go", stays_silent)
+        second.decide(second.pending()[0].id, Decision("approve"))
+        await resumed(second)
+        assert world.numbers == [1]
+        assert first.pending() == [asked]
+        assert (await resumed(first)).done.state == "waiting"
+        check_invariants(app, world)
 
 
 # --- doubt -----------------------------------------------------------------------------------

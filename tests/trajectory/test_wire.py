@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -248,9 +249,7 @@ async def test_a_wrong_call_goes_back_in_words_and_the_history_stays_valid(
 async def test_arguments_that_are_json_and_no_object_go_back_in_words(
     streamed: Wire, arguments: str
 ) -> None:
-    streamed.server.script(
-        Reply(tool_calls=(Call("act", arguments),)), acts(2), Reply("Done.")
-    )
+    streamed.server.script(Reply(tool_calls=(Call("act", arguments),)), acts(2), Reply("Done."))
     async with streamed.session() as (_, opened):
         trajectory = await converse(opened, "go", approves)
 
@@ -512,7 +511,7 @@ async def test_over_many_turns_the_beginning_of_what_is_sent_stays_the_same(wire
             await converse(opened, text, approves)
 
     sent = [request.messages for request in wire.server.requests]
-    for before, after in zip(sent, sent[1:], strict=False):
+    for before, after in pairwise(sent):
         assert after[: len(before)] == before
     offered = [request.body["tools"] for request in wire.server.requests]
     assert all(tools == offered[0] for tools in offered)

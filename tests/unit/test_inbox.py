@@ -91,7 +91,10 @@ def test_an_approval_binds_the_digest_of_what_was_asked(store: Store, ask: Ask) 
 
 @pytest.mark.parametrize(
     ("decision", "status"),
-    [(Decision("reject", message="no"), "rejected"), (Decision("respond", message="x"), "answered")],
+    [
+        (Decision("reject", message="no"), "rejected"),
+        (Decision("respond", message="x"), "answered"),
+    ],
 )
 def test_what_does_not_run_binds_nothing(
     store: Store, ask: Ask, decision: Decision, status: str

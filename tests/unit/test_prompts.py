@@ -101,7 +101,7 @@ async def test_a_persons_own_prompt_takes_the_frames_place_and_keeps_the_domains
             seen.append(str(messages[0].content))
             return super().reply(messages)
 
-    async with session(tmp_path / "home", Listening(["Arr."]), prompt=own) as (_, opened):
+    async with session(tmp_path / "home", Listening(steps=["Arr."]), prompt=own) as (_, opened):
         await converse(opened, "hello", approves)
 
     (prompt,) = seen

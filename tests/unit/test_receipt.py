@@ -53,9 +53,7 @@ class Desk:
     def finish(self, call: str, state: Any, turn: int = 1, **outcome: Any) -> EffectRecord:
         effect = self.begin(call, turn)
         result = {"text": "said", "status": "success", **outcome.pop("result", {})}
-        return self.store.ledger.finish(
-            effect.id, attempt=1, state=state, result=result, **outcome
-        )
+        return self.store.ledger.finish(effect.id, attempt=1, state=state, result=result, **outcome)
 
     def receipt(self, turn: int = 1) -> Receipt:
         return build_receipt(self.store, self.session, turn)
@@ -122,7 +120,7 @@ def test_what_waits_waits_and_an_approval_alone_is_not_a_deed(desk: Desk) -> Non
         (
             "respond",
             "done by phone",
-            'act(n="a"): answered by a person instead of running by ana',
+            'act(n="a"): not run, answered instead by ana',
             False,
         ),
     ],

@@ -61,7 +61,9 @@ def test_every_bundled_tool_says_what_it_may_do(places: Places) -> None:
 
 def test_loading_tools_makes_nothing(places: Places) -> None:
     load_tools(list(DOMAINS), places)
-    assert list(places.workspace.iterdir() if places.workspace else ()) == []
+    assert places.workspace is not None
+    assert list(places.workspace.iterdir()) == []
+    assert not places.home.exists()
 
 
 def test_without_a_workspace_file_tools_are_off_and_that_is_said(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def test_servers_are_shown_with_what_they_run_and_get(folder: Path) -> None:
     assert write(folder, mcp=SERVERS).describe() == [
         ".mcp.json",
         "  orders: runs python -m mcp_servers.orders 'a b; rm -rf ~'; "
-        "env: TOKEN=…WXYZ, OTHER=…${HOME_TOKEN}; cwd: /srv; sayso: {'trusted': True}",
+        "env: TOKEN=…WXYZ, OTHER=…${HOME_TOKEN}; cwd: /srv; "
+        "what it claims of its own tools (that they only read) is believed",
         "  docs: connects to https://…@docs.example/mcp?key=…; headers: X-Key=…WXYZ",
     ]
 

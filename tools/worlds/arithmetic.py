@@ -82,7 +82,8 @@ def _check_text(text: str) -> None:
             "Put in the numbers themselves instead of names, units or functions."
         )
     for literal in _LITERAL.finditer(text):
-        if literal[1] and int(literal[1].replace("_", "")) > MAX_EXPONENT:
+        exponent = (literal[1] or "").replace("_", "")
+        if exponent and int(exponent) > MAX_EXPONENT:
             raise ArithmeticRefused(f"{literal[0]} is too large to work out.")
 
 

@@ -81,7 +81,7 @@ KINDS: dict[str, Callable[[Body], BaseTool]] = {
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def make(request: pytest.FixtureRequest) -> Callable[[Body], BaseTool]:
     """Makes a tool of one kind from a function."""
     return request.param  # type: ignore[no-any-return]
@@ -111,7 +111,9 @@ async def test_a_result_passes_and_the_entry_is_seen(make: Callable[[Body], Base
     assert started.entered
 
 
-@pytest.mark.parametrize("error", [ToolFailure("no"), TransientFailure("busy"), OutcomeUnknown("?")])
+@pytest.mark.parametrize(
+    "error", [ToolFailure("no"), TransientFailure("busy"), OutcomeUnknown("?")]
+)
 async def test_the_words_of_the_contract_pass(
     make: Callable[[Body], BaseTool], error: Exception
 ) -> None:
@@ -147,12 +149,16 @@ async def test_any_other_exception_leaves_the_outcome_unknown(
 
 
 async def test_a_cancellation_is_not_an_error_of_the_tool() -> None:
-    tool = make_tool(_asynchronous(raises(asyncio.CancelledError())), args=Text, contract=Contract())
+    tool = make_tool(
+        _asynchronous(raises(asyncio.CancelledError())), args=Text, contract=Contract()
+    )
     result, _ = await called(tool)
     assert isinstance(result, asyncio.CancelledError)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "structured" in kind or "class" in kind])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if "structured" in kind or "class" in kind]
+)
 async def test_arguments_that_do_not_fit_never_reach_the_body(kind: str) -> None:
     entered: list[str] = []
 

@@ -41,7 +41,7 @@ async def test_what_came_before_the_question_is_typeahead(pipe, keyboard):
         ("\x1b[200~y\x1b[201~", "y"),
         ("\x1b[200~y\r\nn\rq\x1b[201~", "y\nn\nq"),
         ("yes", "yes"),
-        ("y\r", "y"),
+        ("y\r", "y\n"),
         ("\x1by", "y"),  # Alt-Y
     ],
 )
@@ -90,7 +90,33 @@ async def test_what_nobody_asked_for_is_kept(pipe, keyboard):
 async def test_typeahead_is_edited_as_it_was_typed(pipe, keyboard):
     pipe.send_text("helo\x7flo\x1b[Athere\x1b[200~\none\x1b[201~\r")
     keyboard.drain()
-    assert keyboard.typeahead.take() == "hello" + "there\none"
+    assert keyboard.typeahead.take() == "hello" + "there\none\n"
+
+
+async def test_an_enter_typed_ahead_stays_visible_or_sends_and_merges_no_lines(pipe, keyboard):
+    """While a turn runs it breaks the line; between two message prompts it sends."""
+    typeahead = keyboard.typeahead
+    with keyboard.echoing(lambda _: None):
+        pipe.send_text("/model\r")
+        keyboard.drain()
+    assert typeahead.take_sent() is None
+    assert typeahead.take() == "/model\n"
+    typeahead.sending = True
+    pipe.send_text("\r/model\rhello\rrest")
+    keyboard.drain()
+    assert [typeahead.take_sent() for _ in range(3)] == ["/model", "hello", None]
+    assert typeahead.take() == "rest"
+
+
+@pytest.mark.parametrize("what", ["question", "turn"])
+async def test_nothing_sends_itself_after_a_question_or_a_turn(pipe, keyboard, what):
+    keyboard.typeahead.sending = True
+    pipe.send_text("y\r")
+    keyboard.drain()
+    with keyboard.asking() if what == "question" else keyboard.echoing(lambda _: None):
+        pass
+    assert keyboard.typeahead.take_sent() is None
+    assert keyboard.typeahead.take() == "y\n"
 
 
 async def test_ctrl_c_interrupts_a_turn_and_answers_a_question(pipe, keyboard):

@@ -20,7 +20,7 @@ from agent.events import (
     ReceiptReady,
 )
 from agent.repl.app import chat
-from agent.repl.commands import ChatCompleter
+from agent.repl.commands import ChatCompleter, token_count
 from agent.repl.desk import ArgumentsError, parse_arguments
 from agent.repl.render import TurnView, show_receipt
 from agent.repl.screen import Screen
@@ -62,11 +62,11 @@ Let me look.
 ● 2 cancel_order  order_id="A2" note="xxxxxxxxxxxxxxxxxxxx…
   1 allowed: reads are allowed
   2 denied: not granted␛[2J
-  2 cancel_order denied
   1 get_order one
   two
   [red]three
   … 2 more lines
+  2 cancel_order denied
 
 Not streamed.
 Stopped at the limit of 3 steps.
@@ -90,6 +90,37 @@ def test_a_call_keeps_its_number_over_a_pause():
         Done("s", "done", "", 0),
     )
     assert text.splitlines() == ["● 1 one", "● 2 two", "  2 two ok"]
+
+
+def finished(*calls):
+    return [CallFinished(call, f"tool_{call}", "success", "ok") for call in calls]
+
+
+@pytest.mark.parametrize("order", ["abc", "cba", "bca"])
+def test_results_are_shown_in_the_order_of_the_calls(order):
+    proposed = [CallProposed(call, f"tool_{call}", {}) for call in "abc"]
+    text = transcript(*proposed, *finished(*order), Done("s", "done", "", 0))
+    assert text.splitlines()[3:] == ["  1 tool_a ok", "  2 tool_b ok", "  3 tool_c ok"]
+
+
+def test_a_call_that_waits_hides_no_result():
+    proposed = [CallProposed(call, f"tool_{call}", {}) for call in "abc"]
+    events = [*proposed, *finished("c", "b"), Done("s", "waiting", "", 3)]
+    assert transcript(*events).splitlines()[3:] == ["  2 tool_b ok", "  3 tool_c ok"]
+    after = transcript(*events, *finished("a"))
+    assert after.splitlines()[5:] == ["  1 tool_a ok"]
+
+
+@pytest.mark.parametrize(
+    ("count", "model", "shown"),
+    [
+        (11_534, "offline", "~11,500"),
+        (34, "offline", "~34"),
+        (11_534, "openai:gpt-4.1-mini", "11,534"),
+    ],
+)
+def test_tokens_of_the_offline_model_are_an_estimate(count, model, shown):
+    assert token_count(count, model) == shown
 
 
 def test_a_receipt_holds_one_line_an_effect():

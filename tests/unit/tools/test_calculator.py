@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tools.contract import ToolFailure, contract_of
@@ -56,6 +56,7 @@ def test_it_agrees_with_fractions(case: tuple[str, Fraction | None]) -> None:
         assert evaluate(text) == value
 
 
+@example("0E_")
 @given(st.text(max_size=60) | st.text("0123456789.eE_+-*/%() ,^×", max_size=60))
 def test_any_text_is_worked_out_or_refused_in_words(text: str) -> None:
     try:
