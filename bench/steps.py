@@ -2,8 +2,12 @@
 
 A step is one model call (scripted, no time of its own) and one tool call with a 2 kB result.
 Every variant runs 100 steps in a process of its own; the variants take turns, round after round,
-so that a slow moment of the machine hits them all. Times are medians over the rounds of the mean
-step around step 10 and step 100.
+each time beginning with another one, so that a slow moment of the machine hits them all. A time
+is the median step around step 10, and of the last ten; a ratio is the median over the rounds of
+the ratios within a round. Beside the clock stands the processor time of the whole process, which
+says what a step does where the disk or other programs make the clock say something else.
+
+``sayso`` runs on a database that is there already, as it is at every start but the first.
 
     python -m bench.steps [--rounds 5] [--steps 100] [--json]
 """
@@ -19,9 +23,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from bench.figures import Figure, as_json, middle, ratio, table
 
 VARIANTS = (
     "bare",
@@ -38,27 +44,63 @@ RESULT = "x" * 2000
 # --- one variant, in this process ------------------------------------------------------------
 
 
-def measure(variant: str, steps: int) -> dict[str, Any]:
-    """Run one variant and report ms a step at 10 and at the end, database size and peak memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        home.mkdir(mode=0o700)
-        stamps: list[float] = []
-        run = _sayso if variant.startswith("sayso") else _langchain
-        checkpoints = asyncio.run(run(variant, steps, home, stamps))
-        size = sum(path.stat().st_size for path in home.glob("*.db*"))
-    durations = [1000 * (b - a) for a, b in zip(stamps, stamps[1:], strict=False)]
+def measure(variant: str, steps: int, home: Path) -> dict[str, float]:
+    """Run one variant in an empty folder, or one that ``prepare`` has seen.
+
+    Returns:
+        Milliseconds a step at 10 and at the end, by the clock and of processor time; checkpoints
+        a step; megabytes of the database and of memory at its highest.
+    """
+    stamps = _Stamps()
+    run = _sayso if variant.startswith("sayso") else _langchain
+    checkpoints = asyncio.run(run(variant, steps, home, stamps))
+    size = sum(path.stat().st_size for path in home.glob("*.db*"))
     return {
-        "variant": variant,
-        "at_10": statistics.mean(durations[5:14]),
-        "at_end": statistics.mean(durations[-10:]),
+        "at_10": _around_10(stamps.clock),
+        "at_end": statistics.median(stamps.clock[-10:]),
+        "cpu_at_10": _around_10(stamps.processor),
+        "cpu_at_end": statistics.median(stamps.processor[-10:]),
         "checkpoints_a_step": checkpoints / steps,
         "database_mb": size / 1e6,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MAXRSS_A_MB,
     }
 
 
-def _model(steps: int, tool: str, stamps: list[float]) -> Any:
+_MAXRSS_A_MB = 1024 * 1024 if sys.platform == "darwin" else 1024
+
+
+def prepare(home: Path) -> None:
+    """Make the database, in a process of its own: the migrations are no part of a session."""
+    code = "import sys; from agent.store import Store; Store.open(sys.argv[1]).close()"
+    subprocess.run([sys.executable, "-c", code, f"sqlite:///{home}/sayso.db"], check=True)
+
+
+def _around_10(durations: list[float]) -> float:
+    return statistics.median(durations[5:15] or durations)
+
+
+class _Stamps:
+    """When the model was asked, which is where one step ends and the next begins."""
+
+    def __init__(self) -> None:
+        self._at: list[tuple[float, float]] = []
+
+    def add(self) -> None:
+        """A step begins now."""
+        self._at.append((time.perf_counter(), time.process_time()))
+
+    @property
+    def clock(self) -> list[float]:
+        """Milliseconds of each step by the clock."""
+        return [1000 * (after[0] - before[0]) for before, after in pairwise(self._at)]
+
+    @property
+    def processor(self) -> list[float]:
+        """Milliseconds of processor time of each step."""
+        return [1000 * (after[1] - before[1]) for before, after in pairwise(self._at)]
+
+
+def _model(steps: int, tool: str, stamps: _Stamps) -> Any:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -74,7 +116,7 @@ def _model(steps: int, tool: str, stamps: list[float]) -> Any:
             return "stepping"
 
         def _generate(self, messages: Any, *_: Any, **__: Any) -> ChatResult:
-            stamps.append(time.perf_counter())
+            stamps.add()
             done = sum(message.type == "ai" for message in messages)
             call = {"name": tool, "args": {"number": done}, "id": f"call-{done}"}
             reply = AIMessage("", tool_calls=[call]) if done < steps else AIMessage("done")
@@ -83,7 +125,7 @@ def _model(steps: int, tool: str, stamps: list[float]) -> Any:
     return Stepping()
 
 
-async def _langchain(variant: str, steps: int, home: Path, stamps: list[float]) -> int:
+async def _langchain(variant: str, steps: int, home: Path, stamps: _Stamps) -> int:
     import aiosqlite
     from langchain.agents import create_agent
     from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -103,7 +145,7 @@ async def _langchain(variant: str, steps: int, home: Path, stamps: list[float]) 
         middleware.append(
             HumanInTheLoopMiddleware(interrupt_on={"act": True}, interrupt_mode="per_call")
         )
-    schema = {"state_schema": SaysoState} if variant.endswith("delta") else {}
+    schema: Any = {"state_schema": SaysoState} if variant.endswith("delta") else {}
     model = _model(steps, "act", stamps)
     config: Any = {"configurable": {"thread_id": "bench"}}
     start = {"messages": [{"role": "user", "content": "go"}]}
@@ -119,10 +161,11 @@ async def _langchain(variant: str, steps: int, home: Path, stamps: list[float]) 
             answers = {interrupt.id: {"type": "approve"} for interrupt in pending}
             result = await graph.ainvoke(Command(resume=answers), config, durability="sync")
         async with connection.execute("SELECT count(*) FROM checkpoints") as rows:
-            return int((await rows.fetchone())[0])
+            [(count,)] = await rows.fetchall()
+            return int(count)
 
 
-async def _sayso(variant: str, steps: int, home: Path, stamps: list[float]) -> int:
+async def _sayso(variant: str, steps: int, home: Path, stamps: _Stamps) -> int:
     from pydantic import BaseModel
 
     from agent.application import Application
@@ -160,65 +203,97 @@ async def _sayso(variant: str, steps: int, home: Path, stamps: list[float]) -> i
         trajectory = await converse(session, "go", approves, rounds=steps + 2)
         assert trajectory.done.state == "done", trajectory.done
         rows = app.saver.conn.execute("SELECT count(*) FROM checkpoints")  # type: ignore[attr-defined]
-        return int(rows.fetchone()[0])
+        [(count,)] = rows.fetchall()
+        return int(count)
 
 
 # --- all of them, taking turns ---------------------------------------------------------------
 
-
-def compare(rounds: int, steps: int) -> dict[str, dict[str, float]]:
-    """Every variant in turn, so many times; the median of each figure."""
-    runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
-    for _ in range(rounds):
-        for variant in VARIANTS:
-            command = [sys.executable, "-m", "bench.steps", "--variant", variant]
-            output = subprocess.run(
-                [*command, "--steps", str(steps)], check=True, capture_output=True, text=True
-            ).stdout
-            runs[variant].append(json.loads(output.splitlines()[-1]))
-    return {
-        variant: {
-            key: statistics.median(run[key] for run in found)
-            for key in found[0]
-            if key != "variant"
-        }
-        for variant, found in runs.items()
-    }
+Round = dict[str, dict[str, float]]
+"""What every variant measured in one round."""
 
 
-def report(figures: dict[str, dict[str, float]]) -> str:
-    """The figures as a table, with the ratios that are bounded."""
-    lines = [f"{'':16}{'ms at 10':>10}{'ms at end':>10}{'checkp./step':>14}{'MB':>8}{'peak MB':>9}"]
-    for variant, row in figures.items():
+def compare(rounds: int, steps: int) -> list[Round]:
+    """Every variant in turn, so many times."""
+    found: list[Round] = []
+    for number in range(rounds):
+        shift = number % len(VARIANTS)
+        order = VARIANTS[shift:] + VARIANTS[:shift]
+        found.append({variant: _apart(variant, steps) for variant in order})
+    return found
+
+
+def _apart(variant: str, steps: int) -> dict[str, float]:
+    """``measure`` in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        home.mkdir(mode=0o700)
+        if variant.startswith("sayso"):
+            prepare(home)
+        command = [sys.executable, "-m", "bench.steps", "--variant", variant]
+        output = subprocess.run(
+            [*command, "--steps", str(steps), "--home", str(home)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    result: dict[str, float] = json.loads(output.splitlines()[-1])
+    return result
+
+
+def report(rounds: list[Round]) -> str:
+    """What each variant takes, and what is promised."""
+    heading = f"{'':16}{'ms at 10':>9}{'at end':>8}{'cpu at 10':>11}{'at end':>8}"
+    lines = [f"{heading}{'checkpoints':>13}{'MB':>6}{'peak MB':>9}"]
+    for variant in VARIANTS:
+        of = {key: middle(_of(rounds, variant), key) for key in rounds[0][variant]}
         lines.append(
-            f"{variant:16}{row['at_10']:>10.1f}{row['at_end']:>10.1f}"
-            f"{row['checkpoints_a_step']:>14.2f}{row['database_mb']:>8.1f}{row['peak_mb']:>9.0f}"
+            f"{variant:16}{of['at_10']:>9.1f}{of['at_end']:>8.1f}"
+            f"{of['cpu_at_10']:>11.1f}{of['cpu_at_end']:>8.1f}"
+            f"{of['checkpoints_a_step']:>13.2f}{of['database_mb']:>6.1f}{of['peak_mb']:>9.0f}"
         )
-    lines += [
-        "",
-        *(f"{name:58}{value:>6.2f}  (at most {bound})" for name, value, bound in ratios(figures)),
-    ]
+    lines += ["", table("Promised (a step, by the clock)", figures(rounds))]
+    lines += ["", table("The same by processor time", figures(rounds, "cpu_", sizes=False))]
     return "\n".join(lines)
 
 
-def ratios(figures: dict[str, dict[str, float]]) -> list[tuple[str, float, float]]:
-    """What is promised, as (name, measured, bound)."""
-    base, hitl, read = figures["saver+delta"], figures["hitl+delta"], figures["sayso-read"]
-    allowed, approved = figures["sayso-allowed"], figures["sayso-approved"]
-    return [
-        ("checkpoints a step more than saver+delta, read",
-         read["checkpoints_a_step"] - base["checkpoints_a_step"], 0.1),
-        ("read step / saver+delta, at 10", read["at_10"] / base["at_10"], 1.3),
-        ("read step / saver+delta, at the end", read["at_end"] / base["at_end"], 1.3),
-        ("allowed write / saver+delta, at 10", allowed["at_10"] / base["at_10"], 1.4),
-        ("allowed write / saver+delta, at the end", allowed["at_end"] / base["at_end"], 1.4),
-        ("approved write / hitl+delta, at 10", approved["at_10"] / hitl["at_10"], 1.0),
-        ("approved write / hitl+delta, at the end", approved["at_end"] / hitl["at_end"], 1.0),
-        ("read step at the end / saver without delta", read["at_end"] / figures["saver"]["at_end"], 1.0),
-        ("read step, at the end / at 10", read["at_end"] / read["at_10"], 1.3),
-        ("database after all read steps, MB", read["database_mb"], 3.0),
-        ("peak memory, read / saver+delta", read["peak_mb"] / base["peak_mb"], 1.25),
-    ]  # fmt: skip
+def figures(rounds: list[Round], time_of: str = "", *, sizes: bool = True) -> list[Figure]:
+    """What is promised. ``time_of`` is the prefix of the times to compare."""
+    at_10, at_end = f"{time_of}at_10", f"{time_of}at_end"
+
+    def times(one: str, other: str, key: str, bound: float) -> Figure:
+        flat = [{one: found[one][key], other: found[other][key]} for found in rounds]
+        place = "at 10" if key.endswith("10") else "at the end"
+        return Figure(f"{one} / {other}, {place}", ratio(flat, one, other), "×", bound)
+
+    read = _of(rounds, "sayso-read")
+    promised = [
+        *(times("sayso-read", "saver+delta", key, 1.3) for key in (at_10, at_end)),
+        *(times("sayso-allowed", "saver+delta", key, 1.4) for key in (at_10, at_end)),
+        *(times("sayso-approved", "hitl+delta", key, 1.0) for key in (at_10, at_end)),
+        times("sayso-read", "saver", at_end, 1.0),
+        Figure("sayso-read, at the end / at 10", ratio(read, at_end, at_10), "×", 1.3),
+    ]
+    if sizes:
+        base = _of(rounds, "saver+delta")
+        more = middle(read, "checkpoints_a_step") - middle(base, "checkpoints_a_step")
+        promised += [
+            Figure("checkpoints a step more than saver+delta", more, "", 0.1),
+            Figure("database after all read steps", middle(read, "database_mb"), "MB", 3.0),
+            _memory(rounds),
+        ]
+    return promised
+
+
+def _memory(rounds: list[Round]) -> Figure:
+    """How much more memory a session takes at its highest."""
+    flat = [{name: found[name]["peak_mb"] for name in VARIANTS} for found in rounds]
+    peak = ratio(flat, "sayso-read", "saver+delta")
+    return Figure("peak memory, sayso-read / saver+delta", peak, "×", 1.25)
+
+
+def _of(rounds: list[Round], variant: str) -> list[dict[str, float]]:
+    return [found[variant] for found in rounds]
 
 
 def main() -> None:
@@ -226,14 +301,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--variant", choices=VARIANTS)
+    parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.variant:
-        print(json.dumps(measure(options.variant, options.steps)))
+        print(json.dumps(measure(options.variant, options.steps, options.home)))
         return
-    figures = compare(options.rounds, options.steps)
-    print(json.dumps(figures, indent=2) if options.json else report(figures))
+    rounds = compare(options.rounds, options.steps)
+    if options.json:
+        print(json.dumps({"rounds": rounds, "figures": as_json(figures(rounds))}, indent=2))
+    else:
+        print(report(rounds))
 
 
 if __name__ == "__main__":

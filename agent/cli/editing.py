@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.application import SERVER
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.cli.faults import logged
 from agent.errors import InvalidDecision
@@ -49,8 +48,7 @@ async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, B
     """The session's own tools; those of MCP servers only when the wanted one is not among them."""
     workspace = Path(session.workspace) if session.workspace else None
     places = Places(plan.settings.ensure_home(), workspace)
-    own = [name for name in session.tools if not name.startswith(SERVER)]
-    found = {tool.name: tool for tool in load_tools(own, places).tools}
+    found = {tool.name: tool for tool in load_tools(session.tools, places).tools}
     if wanted not in found and plan.servers:
         async with AsyncExitStack() as stack:
             found |= {tool.name: tool for tool in await plan.server_tools(stack)}

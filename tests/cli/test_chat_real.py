@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agent.store import Store
-from tests.cli.program import SCRIPT, Invoke, cancel
+from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel
 from tests.support.openai_server import Call, ModelServer, Reply, history_error
 from tests.support.terminal import Terminal
 
@@ -17,17 +18,27 @@ Model = Callable[..., ModelServer]
 
 SLOW = """
 import asyncio, pathlib
-from langchain_core.tools import tool
-from tools.contract import Contract, with_contract
+from pydantic import BaseModel
+from tools.contract import Contract, make_tool
 
-@tool
+class Nothing(BaseModel):
+    pass
+
 async def look() -> str:
-    '''Look for ever.'''
+    'Look for ever.'
     pathlib.Path({mark!r}).touch()
     await asyncio.Event().wait()
 
-TOOLS = [with_contract(look, Contract(effects=frozenset({{"read:world"}})))]
+tools = [make_tool(look, args=Nothing, contract=Contract(effects=frozenset({{"read:world"}})))]
 """
+
+
+def wait_for(mark: Path) -> None:
+    """Wait until a file is there."""
+    end = time.monotonic() + TIMEOUT
+    while not mark.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def chat(tmp_path: Path, *arguments: str, **variables: str) -> Terminal:
@@ -36,7 +47,10 @@ def chat(tmp_path: Path, *arguments: str, **variables: str) -> Terminal:
     folder.mkdir()
     settings = {n: v for n, v in os.environ.items() if n.startswith(("SAYSO_", "OPENAI_"))}
     return Terminal(
-        folder, [str(SCRIPT), "chat", *arguments], environment={**settings, **variables}
+        folder,
+        [str(SCRIPT), "chat", *arguments],
+        size=(60, 250),
+        environment={**settings, **variables},
     )
 
 
@@ -86,9 +100,8 @@ def test_the_second_ctrl_c_stops_a_running_tool_at_once(
     with chat(tmp_path) as terminal:
         terminal.expect("new session")
         terminal.send("look\r")
-        terminal.expect("1 look")
-        while not mark.exists():
-            terminal.expect("1 look")
+        terminal.expect("1 allowed")
+        wait_for(mark)
         terminal.send("\x03")
         terminal.expect("Stopping as soon as the running calls have ended.")
         terminal.send("\x03")
@@ -105,11 +118,14 @@ def test_the_second_ctrl_c_stops_a_running_tool_at_once(
         terminal.expect("› ")
         terminal.send("never mind\r")
         terminal.expect("Here I am again.")
+        terminal.expect("› ")
+        terminal.send("\x04")
+        assert terminal.close() == 0
     assert history_error(server.requests[-1].body) is None
     assert store.sessions.get(session.id).state == "done"
 
 
-def test_a_session_whose_tools_are_missing_opens_and_says_so(
+def test_what_is_different_since_a_session_was_made_is_said(
     sayso: Invoke, model: Model, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model(cancel("A1"), Reply("Done."))

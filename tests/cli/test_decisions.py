@@ -442,3 +442,63 @@ def test_an_empty_inbox_says_so_on_stderr(sayso: Invoke) -> None:
     result = sayso("approvals")
     assert (result.code, result.out) == (0, "")
     assert "Nothing waits" in result.err
+
+
+def test_a_decision_needs_the_whole_id(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store
+) -> None:
+    (approval,) = waiting("A1")
+    for command in (["approve"], ["reject", "--reason", "no"], ["respond", "--message", "no"]):
+        result = sayso(*command, approval.id[:-2])
+        assert result.code == 2
+        assert f"{approval.id[:-2]} is the beginning of {approval.id}" in result.err
+        assert "needs the whole id" in result.err
+    assert store.approvals.get(approval.id).status == "pending"
+
+
+def test_a_decision_stays_when_the_tool_is_not_loaded_here(
+    sayso: Invoke, model: Model, folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody decides in another folder: recorded, exit 0, and how it goes on."""
+    database = str(folder.parent / "mcp-orders.db")
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "mcp_servers.orders"],
+        "env": {"ORDER_DESK_DB": database},
+    }
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))
+    ask = Call("desk__cancel_order", {"order_id": "A1", "expected_revision": 1})
+    model(Reply(tool_calls=(ask,)), Reply("Done."))
+    assert sayso("run", "Cancel A1", "--trust", "--tools", "research").code == 3
+    (approval,) = store.approvals.list()
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    result = sayso("approve", approval.id)
+    assert (result.code, result.out) == (0, "")
+    assert "The MCP server desk is not in use here" in result.err
+    assert "The decision is recorded. The session has an open call of desk__cancel_order" in (
+        result.err
+    )
+    assert store.approvals.get(approval.id).status == "approved"
+    resumed = sayso("resume", approval.session)
+    assert (resumed.code, resumed.out) == (2, "")
+    assert "The MCP server desk is not in use here" in resumed.err
+    assert "this tool is not loaded here" in resumed.err
+    assert store.approvals.get(approval.id).status == "approved"
+    monkeypatch.chdir(folder)
+    assert sayso("resume", approval.session, "--trust").out == "Done.\n"
+
+
+def test_what_is_different_is_said_before_it_goes_on(
+    sayso: Invoke, model: Model, store: Store, tmp_path: Path
+) -> None:
+    model(cancel("A1"), Reply("Done."))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    assert sayso("run", "Cancel A1", "--workspace", str(workspace)).code == 3
+    workspace.rmdir()
+    (approval,) = store.approvals.list()
+    result = sayso("approve", approval.id)
+    assert (result.code, result.out) == (0, "Done.\n")
+    assert f"Its workspace {workspace} is gone; file tools will fail." in result.err

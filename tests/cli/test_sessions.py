@@ -56,6 +56,17 @@ def test_show_tells_the_receipt_first(sayso: Invoke, done: str, store: Store) ->
     assert told.endswith("agent: A1 is cancelled.")
 
 
+def test_show_of_a_waiting_session_says_nothing_else(
+    sayso: Invoke, script: Invoke, model: Model, store: Store
+) -> None:
+    """What the graph library logs about a state with open calls is not for the reader."""
+    model(cancel("A1"))
+    assert sayso("run", "Cancel A1").code == 3
+    shown = script("show", store.sessions.list()[0].id)
+    assert (shown.code, shown.err) == (0, "")
+    assert "Waiting" in shown.out
+
+
 def test_show_as_json_has_everything(sayso: Invoke, done: str) -> None:
     shown = json.loads(sayso("show", done, "--json").out)
     assert shown["session"]["id"] == done

@@ -90,6 +90,7 @@ def test_every_command_has_a_help(sayso: Invoke) -> None:
         result = sayso(command, "--help")
         assert result.code == 0
         assert f"Usage: sayso {command}" in result.out
+        assert "<bool>" not in result.out, "a flag takes no value"
 
 
 def test_the_unexpected_is_one_sentence_and_the_rest_is_in_the_log(

@@ -103,6 +103,8 @@ def test_yes_holds_until_a_byte_changes(
     (folder / ".env").write_text("SAYSO_TOOLS=orders \n")
     changed = sayso("tools", "--json")
     assert "Changed since it was confirmed" in changed.err
+    told = sayso("doctor").out
+    assert "brings .env. Changed since it was confirmed: .env." in told
     assert {row["domain"] for row in json.loads(changed.out)} > {"orders"}
 
 

@@ -7,6 +7,7 @@ approval was decided at most once; the record is whole.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -33,7 +34,9 @@ from agent.evals.reviewers import (
     approves,
     stays_silent,
 )
+from agent.events import ApprovalAsked
 from agent.inbox import decide
+from agent.middleware import execution
 from agent.session import AgentSession
 from agent.store import Store
 from agent.types import Actor, Decision
@@ -530,6 +533,131 @@ async def test_a_doubt_stays_when_the_session_moves_on_and_when_it_is_cancelled(
         opened.decide(opened.pending()[0].id, Decision("respond", message="happened"))
         assert opened.pending() == []
         assert app.store.ledger.list()[0].state == "committed"
+        check_invariants(app, world)
+
+
+class Hanging(World):
+    """A world whose tool never answers, so that stopping leaves the call open and in doubt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hangs = True
+        self.entered = asyncio.Event()
+
+    def tool(self) -> Any:
+        async def act(n: int) -> str:
+            """Append a number."""
+            self.numbers.append(n)
+            self.entered.set()
+            if self.hangs:
+                await asyncio.Event().wait()
+            if n in self.lost:
+                raise OutcomeUnknown("the connection broke.")
+            return f"appended {n}"
+
+        effects = frozenset({"write:numbers"})
+        return make_tool(act, args=Number, contract=Contract(effects=effects, open_world=False))
+
+
+async def left_in_doubt(opened: AgentSession, world: Hanging) -> None:
+    """Approve the write that waits, and stop at once while it is under way."""
+    opened.decide(opened.pending()[0].id, Decision("approve"))
+    driving = asyncio.create_task(resumed(opened))
+    await world.entered.wait()
+    opened.request_stop()
+    opened.request_stop()
+    assert (await driving).done.state == "interrupted"
+    world.hangs = False
+
+
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped run does not wait for its writes."""
+    monkeypatch.setattr(execution, "GRACE", 0.0)
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_moving_on_from_an_open_doubt_answers_its_call_and_keeps_the_question(
+    tmp_path: Path,
+) -> None:
+    world = Hanging()
+    async with session(tmp_path, [act(1), "All right."], tools=[world.tool()]) as (app, opened):
+        await converse(opened, "go", stays_silent)
+        await left_in_doubt(opened, world)
+        assert (await resumed(opened)).done.state == "waiting"
+        (doubt,) = opened.pending()
+
+        moved = Trajectory([event async for event in opened.run("never mind")])
+        assert moved.done.answer == "All right."
+        history = await opened.history()
+        assert [message.type for message in history] == ["human", "ai", "tool", "human", "ai"]
+        assert "outcome of this call is unknown" in str(history[2].content)
+        assert opened.pending() == [doubt]
+        assert world.numbers == [1]
+        check_invariants(app, world)
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_what_a_person_says_about_an_open_doubt_is_what_the_model_is_told(
+    tmp_path: Path,
+) -> None:
+    world = Hanging()
+    async with session(tmp_path, [act(1), "Good."], tools=[world.tool()]) as (app, opened):
+        await converse(opened, "go", stays_silent)
+        await left_in_doubt(opened, world)
+        done = await review(
+            opened, Settles(happened=True), Trajectory((await resumed(opened)).events)
+        )
+        assert "says that it happened" in done.results["c1"]
+        assert "unknown" not in done.results["c1"]
+        assert world.numbers == [1]
+        assert opened.receipt().done[0].endswith("according to ana")
+        check_invariants(app, world)
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_a_second_attempt_that_is_in_doubt_again_is_a_new_question(tmp_path: Path) -> None:
+    world = Hanging()
+    world.lost = {1}
+    async with session(tmp_path, [act(1), "Hm."], tools=[world.tool()]) as (app, opened):
+        await converse(opened, "go", stays_silent)
+        await left_in_doubt(opened, world)
+        await resumed(opened)
+        (first,) = opened.pending()
+        opened.decide(first.id, Decision("respond", message="not happened"))
+        again = await resumed(opened)
+
+        assert again.done.answer == "Hm."
+        assert world.numbers == [1, 1]
+        (second,) = opened.pending()
+        assert (second.kind, second.attempt) == ("in_doubt", 2)
+        assert [asked.approval for asked in again.of(ApprovalAsked)] == [second]
+        opened.decide(second.id, Decision("respond", message="happened"))
+        (effect,) = app.store.ledger.list()
+        assert (effect.state, effect.attempts) == ("committed", 2)
+        assert app.store.trail.verify() == []
+
+
+class OfItsOwnClass(StructuredTool):
+    """A tool made from a function, as libraries subclass it."""
+
+
+async def test_a_write_of_a_tool_of_another_class_is_in_doubt_after_its_effect(
+    tmp_path: Path,
+) -> None:
+    world = World()
+
+    def act(n: int) -> str:
+        """Append a number."""
+        world.numbers.append(n)
+        raise RuntimeError("after the effect")
+
+    tool = OfItsOwnClass.from_function(act)
+    async with session(tmp_path, [calls(("act", {"n": 1})), "Hm."], tools=[tool]) as (app, opened):
+        await converse(opened, "go", approves)
+        assert world.numbers == [1]
+        assert [effect.state for effect in app.store.ledger.list()] == ["in_doubt"]
+        assert [row.kind for row in opened.pending()] == ["in_doubt"]
         check_invariants(app, world)
 
 

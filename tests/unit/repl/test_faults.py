@@ -27,6 +27,7 @@ async def talk(keys, **app):
     file = io.StringIO()
     with create_pipe_input() as pipe, Keyboard(pipe, DummyOutput()) as keyboard:
         chat = Chat(open_app, Screen(Console(file=file, width=300)), keyboard, DummyOutput())
+        keyboard.typeahead.sending = True
         pipe.send_text(keys)
         code = await chat.run(None, continue_latest=False)
     return code, file.getvalue()
