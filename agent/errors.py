@@ -126,8 +126,10 @@ class SessionBusy(SaysoError):
 
     def __init__(self, session: str, owner: str) -> None:
         self.session, self.owner = session, owner
+        host, _, rest = owner.partition(":")
+        process = f"process {rest.partition(':')[0]} on {host}" if rest else owner
         super().__init__(
-            f"Session {session} is open in another process ({owner}). Nothing was changed. "
+            f"Session {session} is open in {process}. Nothing was changed. "
             "Go on there, or close it and try again."
         )
 

@@ -427,7 +427,7 @@ class Chat:
                 self._prompts.wake()
                 return
             self._app = self._opening.result()
-            self._prompts.print_above(self._greet)
+            await self._prompts.print_above(self._greet)
             self._refresh_toolbar()
         while self._at_rest:
             await asyncio.sleep(self._poll)  # another process decides; the store is all we share

@@ -98,13 +98,17 @@ class Prompts:
         if self._message.app.is_running and not self._message.app.is_done:
             self._message.app.exit(result=News(self._message.default_buffer.text))
 
-    def print_above(self, draw: Callable[[], None]) -> None:
+    async def print_above(self, draw: Callable[[], None]) -> None:
         """Print something while the message prompt is open, above it.
 
         prompt_toolkit's ``run_in_terminal`` is for the same, but puts the terminal into cooked
         mode meanwhile: an Enter pressed just then would arrive as a line feed, a new line.
         """
         app = self._message.app
+        if app.is_running:
+            # An answer about the cursor that was asked for before this is drawn would be taken
+            # for the place after it, and the screen would scroll by the difference.
+            await app.renderer.wait_for_cpr_responses(timeout=1)
         if not app.is_running:
             draw()
             return
