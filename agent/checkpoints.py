@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -151,11 +151,18 @@ async def _sqlite(path: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
 @asynccontextmanager
 async def _postgres(url: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     try:
+        import psycopg
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
     except ImportError as error:
         raise UsageError(
             "A postgresql:// database needs the extra: pip install 'sayso[postgres]'"
         ) from error
-    async with AsyncPostgresSaver.from_conn_string(url, serde=strict_serialiser()) as saver:
-        await saver.setup()
+    async with AsyncExitStack() as stack:
+        try:
+            saver = await stack.enter_async_context(
+                AsyncPostgresSaver.from_conn_string(url, serde=strict_serialiser())
+            )
+            await saver.setup()
+        except psycopg.Error as error:
+            raise StoreError(f"The PostgreSQL database cannot be used: {error}") from error
         yield saver

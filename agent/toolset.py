@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, Tool
 
 from agent.errors import NotFound, UsageError
 
@@ -167,6 +167,9 @@ def _as_tools(found: Any, name: str) -> list[BaseTool]:
         except Exception as error:
             raise UsageError(f"Tools {name}: {_in_words(error)}") from error
     tools = list(found) if isinstance(found, (list, tuple)) else [found]
+    for tool in tools:
+        if isinstance(tool, Tool) and tool.args_schema is None:
+            raise UsageError(f"Tools {name}: {tool.name} has no schema; make it with @tool.")
     wrong = [type(tool).__name__ for tool in tools if not isinstance(tool, BaseTool)]
     if wrong or not tools:
         got = ", ".join(wrong) or "nothing"

@@ -52,7 +52,8 @@ class Edits:
 
     def __call__(self, approval: ApprovalRecord) -> Decision | None:
         """An edit of the whole arguments."""
-        return Decision("edit", args={**approval.args, **self.changes})
+        edited = Decision("edit", args={**approval.args, **self.changes})
+        return edited if approval.kind == "write" else None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Answers:
 
     def __call__(self, approval: ApprovalRecord) -> Decision | None:
         """A response."""
-        return Decision("respond", message=self.message)
+        return Decision("respond", message=self.message) if approval.kind == "write" else None
 
 
 @dataclass(frozen=True)

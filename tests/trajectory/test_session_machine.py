@@ -559,5 +559,5 @@ def empty_state_folder(folder: Path) -> Iterator[None]:
 def test_any_order_of_anything(tmp_path: Path) -> None:
     with empty_state_folder(tmp_path / "empty"):
         run_state_machine_as_test(
-            SessionMachine, settings=settings(max_examples=25, stateful_step_count=20)
+            SessionMachine, settings=settings(max_examples=20, stateful_step_count=20)
         )
