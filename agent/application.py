@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ import prompts
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
 from agent.config import Settings, actor, process_environment, tracing_notice
-from agent.errors import NotFound, UsageError
+from agent.errors import UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
 from agent.middleware.state import AgentContext, Recording
@@ -28,13 +28,14 @@ from agent.models import build_chat_model
 from agent.session import AgentSession
 from agent.store import Owner, Store
 from agent.toolset import SERVER, Places, Toolset, load_tools
+from agent.trust import as_given, bind, changed_files, tools_files
 from agent.types import Actor, Authority
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
-    from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from agent.checkpoints import FencedSaver
     from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
 
@@ -65,7 +66,7 @@ class Application:
     settings: Settings
     options: Options
     store: Store
-    saver: BaseCheckpointSaver[Any]
+    saver: FencedSaver
     owner: Owner
     models: dict[str, BaseChatModel] = field(default_factory=dict)
     extra_tools: list[BaseTool] = field(default_factory=list)
@@ -146,19 +147,26 @@ class Application:
         return [f"{SERVER}{server.name}" for server in self.options.servers]
 
     def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
-        bundled = load_tools(names, Places(self.settings.home, workspace))
+        code = [file.path for file in tools_files(self.settings.tools)]
+        protected = (*code, *filter(None, [self.settings.prompt]))
+        bundled = load_tools(names, Places(self.settings.home, workspace, protected))
         return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
+
+    def _toolset_of(self, record: SessionRecord) -> Toolset:
+        names = as_given(record.tools, self.settings.tools)
+        return self._toolset(names, _path(record.workspace))
 
     # --- sessions --------------------------------------------------------------------------
 
     def create_session(self) -> SessionRecord:
         """A new, empty session with this process's model, tools and authority."""
         authority = Authority()
-        self._toolset(self.settings.tools, self.workspace)  # raises before anything is written
+        tools = bind(self.settings.tools)
+        self._toolset(tools, self.workspace)  # raises before anything is written
         self._model(self.settings.model)
         return self.store.sessions.create(
             model=self.settings.model,
-            tools=[*map(_anywhere, self.settings.tools), *self._servers],
+            tools=[*tools, *self._servers],
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
@@ -179,10 +187,11 @@ class Application:
             NotFound: No such session.
             SessionBusy: Another process holds it.
             UsageError: Its model or tools cannot be had here.
+            UntrustedFolder: A file of its tools is not what it was, and was not given here.
         """
         record = self.store.sessions.get(id)
         async with self._held(record) as lease:
-            toolset = self._toolset(record.tools, _path(record.workspace))
+            toolset = self._toolset_of(record)
             yield AgentSession(
                 id=record.id,
                 store=self.store,
@@ -193,9 +202,12 @@ class Application:
                 actor=self.actor,
             )
 
-    def _held(self, record: SessionRecord) -> AbstractAsyncContextManager[LeaseKeeper]:
+    @asynccontextmanager
+    async def _held(self, record: SessionRecord) -> AsyncIterator[LeaseKeeper]:
         seconds = self.settings.lease_seconds
-        return held(self.store, record.id, self.owner, seconds)
+        async with held(self.store, record.id, self.owner, seconds) as lease:
+            self.saver.fence(record.id, lease.current.epoch)
+            yield lease
 
     def _context(self, record: SessionRecord, lease: LeaseKeeper) -> AgentContext:
         settings = self.settings
@@ -240,7 +252,11 @@ class Application:
             if server not in self._servers:
                 name = server.removeprefix(SERVER)
                 changed.append(f"The MCP server {name} is not in use here; its tools are missing.")
-        changed += self._toolset(record.tools, _path(record.workspace)).notices
+        changed += [
+            f"Its tools {path} have changed since it was started; they are used as they are now."
+            for path in changed_files(record.tools, self.settings.tools)
+        ]
+        changed += self._toolset_of(record).notices
         return changed
 
     def _ancestors(self, record: SessionRecord) -> list[str]:
@@ -248,19 +264,13 @@ class Application:
         parent = record.parent
         while parent and parent not in found:
             found.append(parent)
-            parent = self._parent(parent)
+            parent = self.store.sessions.parent_of(parent)  # also that of a deleted one
         return found
-
-    def _parent(self, id: str) -> str | None:
-        try:
-            return self.store.sessions.get(id).parent
-        except NotFound:  # deleted since; its own ancestors are not known any more
-            return None
 
     async def fork(self, id: str) -> SessionRecord:
         """A new session with the messages of this one, and none of its approvals or rules."""
         source = self.store.sessions.get(id)
-        toolset = self._toolset(source.tools, _path(source.workspace))
+        toolset = self._toolset_of(source)
         snapshot = await self._graph(source, toolset).aget_state(
             {"configurable": {"thread_id": source.id}}
         )
@@ -333,11 +343,6 @@ def _check_patterns(patterns: Sequence[str]) -> None:
                 f"{pattern!r} is no effect. An effect is a kind and what it concerns, such as "
                 "write:orders or spend:usd; * stands for anything: read:*."
             )
-
-
-def _anywhere(name: str) -> str:
-    """A tools file by its absolute path, so that the session can be carried on from any folder."""
-    return str(Path(name).expanduser().resolve()) if name.endswith(".py") else name
 
 
 def _path(text: str | None) -> Path | None:

@@ -6,14 +6,16 @@ answer goes at the moment.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Mapping
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any
 
 from agent.canonical import call_digest
 from agent.checks.arguments import normalise
+from agent.deadlines import within
+from agent.middleware.guard import in_thread
 from agent.middleware.state import last_reply
 from agent.provenance import trace
 from tools.contract import Contract, Preview, Scope, contract_of
@@ -35,11 +37,16 @@ async def record_interrupts(
     turn: int,
     snapshot: StateSnapshot,
     tools: Mapping[str, BaseTool],
+    *,
+    epoch: int,
 ) -> list[ApprovalRecord]:
     """Give every interrupt of a paused graph its approval; a known one is only refreshed.
 
     Returns:
         The approvals, decided ones included, in the order of the calls.
+
+    Raises:
+        LeaseLost: The session's lease no longer has this epoch; nothing was asked.
     """
     messages = snapshot.values["messages"]
     reply = last_reply(messages)
@@ -48,9 +55,8 @@ async def record_interrupts(
     rows = []
     for interrupt in (i for task in snapshot.tasks for i in task.interrupts):
         call = interrupt.value["tool_call_id"]
-        effect = store.ledger.for_call(session, message, call)
-        if not _asked_by_langchain(interrupt) and effect and effect.state == "in_doubt":
-            rows.append(ask_about_doubt(store, effect, interrupt.id))
+        if (effect := _in_doubt(store, session, message, interrupt)) is not None:
+            rows.append(ask_about_doubt(store, effect, interrupt.id, epoch=epoch))
             continue
         known = store.approvals.for_call(session, message, call)
         if known is not None and known.interrupt == interrupt.id:
@@ -66,11 +72,22 @@ async def record_interrupts(
                 kind="write",
                 interrupt=interrupt.id,
                 tool=interrupt.value["name"],
+                epoch=epoch,
                 **await asking,
                 **_judged(verdicts.get(call)),
             )
         )
     return rows
+
+
+def _in_doubt(
+    store: Store, session: str, message: str, interrupt: Interrupt
+) -> EffectRecord | None:
+    """The effect that a pause is about, when it was a doubt and no question of permission."""
+    if _asked_by_langchain(interrupt):
+        return None
+    effect = store.ledger.for_call(session, message, interrupt.value["tool_call_id"])
+    return effect if effect is not None and effect.state == "in_doubt" else None
 
 
 def _asked_by_langchain(interrupt: Interrupt) -> bool:
@@ -107,17 +124,24 @@ async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | N
     if contract.preview is None:
         return None
     try:
-        async with asyncio.timeout(PREVIEW_SECONDS):
-            result = await asyncio.to_thread(contract.preview, args)
-            return await result if inspect.isawaitable(result) else result
+        async with within(PREVIEW_SECONDS):
+            result = await in_thread(contract.preview, deepcopy(dict(args)))
+            found = await result if inspect.isawaitable(result) else result
+        if not isinstance(found, Preview):
+            raise TypeError(f"the tool gave a {type(found).__name__}")
+        return Preview(*map(str, astuple(found)))
     except Exception as error:
         return Preview(summary=f"no preview: {error or type(error).__name__}")
 
 
 def ask_about_doubt(
-    store: Store, effect: EffectRecord, interrupt: str | None = None
+    store: Store, effect: EffectRecord, interrupt: str | None = None, *, epoch: int
 ) -> ApprovalRecord:
-    """Put a write whose outcome is unknown to a person: did it happen?"""
+    """Put a write whose outcome is unknown to a person: did it happen?
+
+    Raises:
+        LeaseLost: The session's lease no longer has this epoch; nothing was asked.
+    """
     return store.approvals.ask(
         session=effect.session,
         turn=effect.turn,
@@ -139,6 +163,7 @@ def ask_about_doubt(
         preview=None,
         provenance=None,
         undo=None,
+        epoch=epoch,
     )
 
 
@@ -162,4 +187,8 @@ def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope |
     if tool is None or approval.kind != "write":
         return None
     offer = contract_of(tool).always
-    return offer(approval.args) if offer else None
+    try:
+        scope = offer(deepcopy(approval.args)) if offer else None
+    except Exception:
+        return None
+    return scope if isinstance(scope, Scope) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,40 @@ def canonical_json(value: Any) -> str:
         TypeError: For a value that is not JSON.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def check_plain(value: Any, depth: int = 100) -> None:
+    """Whether a value survives every store and wire unchanged: the common ground of JSON.
+
+    Raises:
+        ValueError: Deeper than ``depth``, an integer beyond 64 bits, a number that JSON does not
+            have, half a surrogate pair, or something that is no JSON at all; in words.
+    """
+    if depth < 0:
+        raise ValueError("nested too deeply")
+    match value:
+        case None | bool():
+            return
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{str(value)[:30]}… is beyond 64 bits")
+        case float():
+            if not math.isfinite(value):
+                raise ValueError(f"{value} is no JSON number")
+        case str():
+            if any("\ud800" <= character <= "\udfff" for character in value):
+                raise ValueError("text with half a surrogate pair")
+        case list() | tuple():
+            for item in value:
+                check_plain(item, depth - 1)
+        case Mapping():
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise ValueError(f"the key {key!r} is not text")
+                check_plain(key, depth - 1)
+                check_plain(item, depth - 1)
+        case _:
+            raise ValueError(f"a {type(value).__name__} is no JSON")
 
 
 def call_digest(tool: str, args: Mapping[str, Any]) -> str:

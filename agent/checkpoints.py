@@ -1,4 +1,10 @@
-"""LangGraph's own savers over the store's database, with a strict serialiser."""
+"""LangGraph's own savers over the store's database: a strict serialiser, and the lease's fence.
+
+A process that was stopped for so long that another one took its session over must not go on in
+the history of that session: its next checkpoint would become the newest, and hide what the other
+process has done since. So a checkpoint carries the epoch of its writer's lease to the database,
+and is refused there when that is no longer the session's.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,9 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,15 +30,20 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from sqlalchemy.engine import make_url
 
-from agent.errors import StoreError, UsageError
+from agent.errors import LeaseLost, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
 BUSY_SECONDS = 10.0
 
 T = TypeVar("T")
 
+_WRITING: ContextVar[str] = ContextVar("the session whose checkpoints are being written")
+
 
 @asynccontextmanager
-async def open_saver(url: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def open_saver(url: str) -> AsyncIterator[FencedSaver]:
     """The saver for a database URL, ready to use.
 
     Raises:
@@ -54,7 +66,41 @@ def strict_serialiser() -> JsonPlusSerializer:
     return JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
-class ThreadedSqliteSaver(SqliteSaver):
+class FencedSaver(BaseCheckpointSaver[Any]):
+    """A saver that writes to a session only while this process has its lease.
+
+    It goes in front of one of LangGraph's savers, which asks :meth:`_fence` within the transaction
+    of each change. A thread that was never fenced is nobody's session and can be written freely.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._epochs: dict[str, int] = {}  # shared by the copies that LangGraph makes
+
+    def fence(self, session: str, epoch: int) -> None:
+        """From now on, write to this session only under this epoch of its lease.
+
+        It stays so after the lease was given back: a change that comes late is then refused as
+        soon as another process has the session, and otherwise does no harm.
+        """
+        self._epochs[session] = epoch
+
+    @contextmanager
+    def _writing_to(self, thread: str) -> Iterator[None]:
+        token = _WRITING.set(thread)
+        try:
+            yield
+        finally:
+            _WRITING.reset(token)
+
+    def _fence(self) -> tuple[str, int] | None:
+        """The session being written, and the epoch that it must have; ``None``: no fence."""
+        session = _WRITING.get("")
+        epoch = self._epochs.get(session)
+        return None if epoch is None else (session, epoch)
+
+
+class ThreadedSqliteSaver(FencedSaver, SqliteSaver):
     """LangGraph's SQLite saver, asynchronous, each operation whole in one worker thread.
 
     ``AsyncSqliteSaver`` spreads a transaction over several turns of the event loop. A store call
@@ -73,12 +119,46 @@ class ThreadedSqliteSaver(SqliteSaver):
         with self.lock, closing(self.conn.cursor()) as cursor:
             self.setup()
             try:
+                if (fence := self._fence()) is not None:
+                    cursor.execute("BEGIN IMMEDIATE")  # what was read stays true until the commit
+                    _check(cursor, *fence)
                 yield cursor
             except BaseException:
                 self.conn.rollback()
                 raise
             if transaction:
                 self.conn.commit()
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint.
+
+        Raises:
+            LeaseLost: Another process has taken the session over; nothing was written.
+        """
+        with self._writing_to(_thread_of(config)):
+            return super().put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Save what a task wrote; raises as :meth:`put` does."""
+        with self._writing_to(_thread_of(config)):
+            super().put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a session's checkpoints; raises as :meth:`put` does."""
+        with self._writing_to(thread_id):
+            super().delete_thread(thread_id)
 
     async def _in_thread(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         loop = asyncio.get_running_loop()
@@ -133,8 +213,83 @@ class ThreadedSqliteSaver(SqliteSaver):
         self.conn.close()
 
 
+def _thread_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def _check(cursor: sqlite3.Cursor, session: str, epoch: int) -> None:
+    """Raise unless the session's lease still has this epoch."""
+    row = cursor.execute("SELECT lease_epoch FROM sessions WHERE id = ?", (session,)).fetchone()
+    if row != (epoch,):
+        raise LeaseLost(session)
+
+
+def _postgres_saver() -> type[AsyncPostgresSaver]:
+    """LangGraph's PostgreSQL saver, fenced; made when it is needed, since it is an extra.
+
+    Raises:
+        ImportError: Without the extra.
+    """
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+    from psycopg import AsyncCursor
+    from psycopg.errors import DivisionByZero
+    from psycopg.rows import DictRow
+
+    class FencedPostgresSaver(FencedSaver, AsyncPostgresSaver):
+        """The check is the last statement of each transaction, and its failure undoes that.
+
+        It takes no lock on the session's row: one that is held over a turn of the event loop
+        would stop our own store calls, which block the loop. So a takeover that falls between
+        the check and the commit right behind it (both are sent together) is not noticed.
+        """
+
+        @asynccontextmanager
+        async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+            fence = self._fence()
+            try:
+                async with super()._cursor(pipeline=pipeline) as cursor:
+                    yield cursor
+                    if fence is not None:
+                        await cursor.execute(_POSTGRES_CHECK, fence)
+            except DivisionByZero as error:
+                if fence is None:
+                    raise
+                raise LeaseLost(fence[0]) from error
+
+        async def aput(
+            self,
+            config: RunnableConfig,
+            checkpoint: Checkpoint,
+            metadata: CheckpointMetadata,
+            new_versions: ChannelVersions,
+        ) -> RunnableConfig:
+            with self._writing_to(_thread_of(config)):
+                return await super().aput(config, checkpoint, metadata, new_versions)
+
+        async def aput_writes(
+            self,
+            config: RunnableConfig,
+            writes: Sequence[tuple[str, Any]],
+            task_id: str,
+            task_path: str = "",
+        ) -> None:
+            with self._writing_to(_thread_of(config)):
+                await super().aput_writes(config, writes, task_id, task_path)
+
+        async def adelete_thread(self, thread_id: str) -> None:
+            with self._writing_to(thread_id):
+                await super().adelete_thread(thread_id)
+
+    return FencedPostgresSaver
+
+
+# In a pipeline nothing of the program runs between a statement and the commit, so the server
+# itself has to fail: no such row is a division by zero.
+_POSTGRES_CHECK = "SELECT 1 / count(*) FROM sessions WHERE id = %s AND lease_epoch = %s"
+
+
 @asynccontextmanager
-async def _sqlite(path: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def _sqlite(path: str) -> AsyncIterator[FencedSaver]:
     try:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
         connection.execute("PRAGMA synchronous=FULL")
@@ -149,10 +304,11 @@ async def _sqlite(path: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
 
 
 @asynccontextmanager
-async def _postgres(url: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def _postgres(url: str) -> AsyncIterator[FencedSaver]:
     try:
         import psycopg
-        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+        saver_class = _postgres_saver()
     except ImportError as error:
         raise UsageError(
             "A postgresql:// database needs the extra: pip install 'sayso[postgres]'"
@@ -160,9 +316,9 @@ async def _postgres(url: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     async with AsyncExitStack() as stack:
         try:
             saver = await stack.enter_async_context(
-                AsyncPostgresSaver.from_conn_string(url, serde=strict_serialiser())
+                saver_class.from_conn_string(url, serde=strict_serialiser())
             )
             await saver.setup()
         except psycopg.Error as error:
             raise StoreError(f"The PostgreSQL database cannot be used: {error}") from error
-        yield saver
+        yield cast(FencedSaver, saver)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,11 @@ class LeaseKeeper:
         self._store, self._seconds = store, seconds
         self._lease: LeaseRecord | None = store.leases.acquire(session, owner, seconds)
         self._session = session
+        self._when_lost: list[Callable[[], None]] = []
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Call this, once, as soon as it is noticed that another process has taken over."""
+        self._when_lost.append(call)
 
     @property
     def current(self) -> LeaseRecord:
@@ -55,11 +60,13 @@ class LeaseKeeper:
             self._lease = self._store.leases.renew(self.current, seconds)
         except LeaseLost:
             self._lease = None
+            for call in self._when_lost:
+                call()
             raise
         return self._lease
 
     async def keep(self) -> None:
-        """Renew until cancelled or lost; what depends on the lease finds out by itself."""
+        """Renew until cancelled or lost; see :meth:`when_lost`."""
         while self._lease is not None:
             await asyncio.sleep(self._seconds / 3)
             try:

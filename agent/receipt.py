@@ -36,12 +36,15 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
         else:
             unknown.append(f"{line}: outcome unknown{_error(effect)}")
     approvals = store.approvals.not_entered(session, turn)
+    cancelled = bool(approvals) and store.sessions.get(session).state == "cancelled"
     for approval in approvals:
         line = describe_call(approval.tool, approval.decided_args or approval.args)
         if approval.status == "pending":
             waiting.append(f"{line} [{approval.id}]")
         elif approval.status in _NOT_DONE:
             not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
+        elif cancelled:
+            not_done.append(f"{line}: {approval.status}, not run, the session was cancelled")
         else:
             waiting.append(f"{line} [{approval.id}]: {approval.status}, not run yet")
     denied = _denied(store, session, turn)

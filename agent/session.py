@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, sc
 from agent.checks.limits import turn_number
 from agent.errors import (
     InvalidDecision,
+    LeaseLost,
     LimitReached,
     NotFound,
     SaysoError,
@@ -163,6 +164,7 @@ class AgentSession:
         self._pump: asyncio.Task[None] | None = None
         self._in_tools = False
         self._seen: StateSnapshot | None = None
+        lease.when_lost(self._stop_now)
         langsmith.set_runtime_overrides(aio_to_thread=_without_thread)
 
     # --- what it is ------------------------------------------------------------------------
@@ -195,6 +197,7 @@ class AgentSession:
 
         Raises:
             CallsWait: When calls wait and ``supersede`` is false. Nothing was changed.
+            LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
         snapshot = await self._snapshot()
         waiting = [approval for approval in self.pending() if approval.kind == "write"]
@@ -220,6 +223,7 @@ class AgentSession:
 
         Raises:
             ToolMissing: An open call needs a tool that is not loaded here; nothing was changed.
+            LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
         snapshot, record = await self._snapshot(), self.record
         self._check_tools(snapshot)
@@ -228,7 +232,7 @@ class AgentSession:
             yield self._done(state, _Turn(record))
             return
         self._update(state="running", error=None)
-        rows = await record_interrupts(self._store, self.id, record.turn, snapshot, self._tools)
+        rows = await self._recorded(record.turn, snapshot)
         async with aclosing(self._drive(_answers(rows), _Turn(record))) as events:
             async for event in events:
                 yield event
@@ -241,7 +245,10 @@ class AgentSession:
                 async for event in events:
                     yield event
         except (GeneratorExit, asyncio.CancelledError):
-            self._end("interrupted", turn, Receipt())
+            with suppress(LeaseLost):  # how it stands is then for its new owner to say
+                self._end("interrupted", turn, Receipt())
+            raise
+        except LeaseLost:
             raise
         except (GraphDrained, _Stopped):
             turn.state = "interrupted"
@@ -254,6 +261,7 @@ class AgentSession:
             turn.state, turn.error = "failed", _unexpected(error)
         finally:
             self._driving = False
+        _ = self._lease.current  # whoever lost it has nothing to say about the session any more
         for approval in [*turn.asked, *self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
         if self._context.recording is not None:
@@ -279,9 +287,7 @@ class AgentSession:
                     )
                 turn.state = "done"
                 return
-            rows = await record_interrupts(
-                self._store, self.id, turn.before.turn, snapshot, self._tools
-            )
+            rows = await self._recorded(turn.before.turn, snapshot)
             graph_input = _answers(rows)
             turn.asked = [row for row in rows if row.status == "pending"]
             if graph_input is None and turn.asked:
@@ -418,6 +424,13 @@ class AgentSession:
 
     # --- approvals -------------------------------------------------------------------------
 
+    async def _recorded(self, turn: int, snapshot: StateSnapshot) -> list[ApprovalRecord]:
+        """The approvals of what waits in the graph; new questions are asked."""
+        epoch = self._lease.current.epoch
+        return await record_interrupts(
+            self._store, self.id, turn, snapshot, self._tools, epoch=epoch
+        )
+
     def _ask_about_doubts(self) -> list[ApprovalRecord]:
         """A write that ended in doubt while the run went on is put to a person all the same."""
         asked = []
@@ -426,7 +439,8 @@ class AgentSession:
                 self.id, effect.message, effect.call, kind="in_doubt"
             )
             if known is None or known.attempt != effect.attempts:
-                asked.append(ask_about_doubt(self._store, effect))
+                epoch = self._lease.current.epoch
+                asked.append(ask_about_doubt(self._store, effect, epoch=epoch))
         return asked
 
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
@@ -485,26 +499,30 @@ class AgentSession:
         if not self._driving:
             return "Nothing is running."
         if self._pump is None or not self._in_tools or self._control.drain_requested:
-            self._stopped = True
-            if self._pump is not None:
-                self._pump.cancel()
+            self._stop_now()
             return "Stopping now."
         self._control.request_drain("the operator asked to stop")
         return "Stopping as soon as the running calls have ended. Ctrl-C again stops at once."
 
+    def _stop_now(self) -> None:
+        self._stopped = True
+        if self._pump is not None:
+            self._pump.cancel()
+
     async def cancel(self) -> None:
         """End the session: nothing that waits runs, the history stays valid."""
         if _open_calls(await self._snapshot()):
-            await self._leave_open_calls("the session was cancelled")
+            await self._leave_open_calls("the session was cancelled", cancelling=True)
         if (await self._snapshot()).tasks:
             await self.seed([])
         self._update(state="cancelled")
 
-    async def _leave_open_calls(self, reason: str) -> None:
+    async def _leave_open_calls(self, reason: str, *, cancelling: bool = False) -> None:
         """Answer every open call without running it: with what the ledger knows, or "not run"."""
+        self._lease.ensure(0)
         self._store.approvals.supersede(self.id, self._actor, reason)
         self._seen = None
-        context = replace(self._context, superseding=True)
+        context = replace(self._context, superseding=True, cancelling=cancelling)
         await self._graph.ainvoke(
             None, self._config, context=context, durability="sync", interrupt_before=["model"]
         )

@@ -2,7 +2,8 @@
 
 ``orders``, ``research`` and ``files`` are bundled. ``path/to/tools.py`` and
 ``package:attribute`` are a person's own; a path is loaded under a private module name, so that
-it can be called anything.
+it can be called anything, and with a digest (``…/tools.py@sha256:…``) only when it still has
+these contents.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +22,7 @@ from typing import Any
 from langchain_core.tools import BaseTool, Tool
 
 from agent.errors import NotFound, UsageError
-
-PROTECTED = (".env", ".env.*", ".mcp.json")
-"""Names in a workspace that file tools never touch: what this program itself would read."""
+from agent.trust import ToolsFile, tools_files
 
 SERVER = "mcp:"
 """Marks an MCP server among the tools of a session; its tools come from the MCP host."""
@@ -45,19 +44,33 @@ class Toolset:
 
 @dataclass(frozen=True)
 class Places:
-    """The folders that domain tools work in. ``workspace`` is ``None`` for no file tools."""
+    """The folders that domain tools work in.
+
+    Args:
+        home: The state folder.
+        workspace: The one folder of the file tools; ``None`` for no file tools.
+        protected: Files that file tools never touch although they may be in the workspace:
+            what this program reads as code or as its prompt. ``.env*``, ``.mcp.json`` and
+            ``.git`` are among them anyway.
+    """
 
     home: Path
     workspace: Path | None
+    protected: tuple[Path, ...] = ()
 
 
 def load_tools(names: Sequence[str], places: Places) -> Toolset:
     """Build the tools with these names; MCP servers among them are left to their host.
 
+    The files among them are out of reach of the file tools: a model does not write its tools.
+
     Raises:
         NotFound: For a name that is neither bundled nor a file or ``package:attribute``.
+        UntrustedFolder: For a file with other contents than its name is bound to.
         UsageError: For a file that cannot be loaded, or two tools of one name.
     """
+    code = [file.path for file in tools_files(names)]
+    places = replace(places, protected=(*places.protected, *code))
     tools: list[BaseTool] = []
     domains: list[str] = []
     notices: list[str] = []
@@ -67,6 +80,8 @@ def load_tools(names: Sequence[str], places: Places) -> Toolset:
         elif builder := DOMAINS.get(name):
             tools += builder(places)
             domains.append(name)
+        elif file := ToolsFile.of(name):
+            tools += _tools_of(_module_at(file), str(file.path))
         else:
             tools += _own(name)
     _check_names(tools)
@@ -100,7 +115,7 @@ def _files(places: Places) -> list[BaseTool]:
     from tools.files import file_tools
 
     assert places.workspace is not None
-    return file_tools(places.workspace, PROTECTED)
+    return file_tools(places.workspace, (places.home, *places.protected))
 
 
 DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
@@ -114,8 +129,6 @@ DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
 
 
 def _own(name: str) -> list[BaseTool]:
-    if name.endswith(".py"):
-        return _tools_of(_module_at(Path(name)), name)
     package, colon, attribute = name.partition(":")
     if not colon:
         raise NotFound(
@@ -134,17 +147,19 @@ def _own(name: str) -> list[BaseTool]:
     return _as_tools(found, name)
 
 
-def _module_at(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise UsageError(f"Tools {path}: there is no such file.")
-    private = f"sayso_tools_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+def _module_at(file: ToolsFile) -> ModuleType:
+    """The file as a module, made of the bytes that were checked and of no others.
+
+    The import system would read the file again, or a compiled copy of it.
+    """
+    path, source = file.path, file.read()
+    private = f"sayso_tools_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(private, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[private] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[private]
         raise UsageError(f"Tools {path}: cannot be loaded: {_in_words(error)}") from error

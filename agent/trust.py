@@ -3,6 +3,10 @@
 A cloned folder may hold a ``.env`` that sends every prompt elsewhere, or an ``.mcp.json`` that
 starts a program. So these files are read once, as bytes; what was read is shown, hashed and,
 when confirmed, used. Nothing is read a second time, and one changed byte asks again.
+
+Code is bound to its contents for as long as a session lives: the name of a file of tools goes
+on with the SHA-256 of what was read (``/path/mine.py@sha256:…``), and other contents under this
+name do not run.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shlex
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,10 @@ SIZE_LIMIT = 256 * 1024
 """Bytes of one file; nobody confirms more than that by looking at it."""
 
 TRUST_FILE = "trust.json"
+
+_BOM = "\ufeff"
+
+_TOOLS_FILE = re.compile(r"(?P<path>.+\.py)(@sha256:(?P<sha256>[0-9a-f]*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,16 @@ class FolderItems:
     @property
     def digests(self) -> dict[str, str]:
         """SHA-256 (hex) of each file's contents, by name."""
-        return {name: hashlib.sha256(t.encode()).hexdigest() for name, t in self.texts.items()}
+        return {name: _digest(text.encode()) for name, text in self.texts.items()}
+
+    def bind(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """Names of tools, files of this folder among them bound to the contents read here."""
+        digests = self.digests
+        bound = []
+        for name in tools:
+            file, digest = ToolsFile.of(name), digests.get(str(Path(name).expanduser()))
+            bound.append(str(replace(file, sha256=digest)) if file and digest else name)
+        return tuple(bound)
 
     def describe(self) -> list[str]:
         """Lines to show before a person confirms: names and targets, secrets masked."""
@@ -96,6 +114,7 @@ def find_items(folder: Path) -> FolderItems:
     try:
         env = _read(folder / ENV)
         if env is not None:
+            env = env.removeprefix(_BOM)
             variables = parse_env(env)
             texts = {ENV: env} | _read_all(folder, _files_named_in(variables))
     except UsageError as error:
@@ -104,6 +123,7 @@ def find_items(folder: Path) -> FolderItems:
     try:
         mcp = _read(folder / MCP)
         if mcp is not None:
+            mcp = mcp.removeprefix(_BOM)
             _servers_of(mcp)
             texts[MCP] = mcp
     except UsageError as error:
@@ -163,6 +183,101 @@ def refusal(folder: Path, items: FolderItems, trust: Trust) -> UntrustedFolder:
     )
 
 
+# --- code by its contents -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToolsFile:
+    """A file of a person's own tools; as a string, its name among the tools of a session.
+
+    Args:
+        path: Its real path, so that the session can be carried on from any folder.
+        sha256: Hex digest of the contents that may run; ``None`` for whatever is there.
+    """
+
+    path: Path
+    sha256: str | None = None
+
+    @classmethod
+    def of(cls, name: str) -> ToolsFile | None:
+        """The file that a name of tools stands for; ``None`` when it is the name of no file."""
+        found = _TOOLS_FILE.fullmatch(name)
+        return cls(Path(found["path"]).expanduser().resolve(), found["sha256"]) if found else None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.sha256 is None else f"{self.path}@sha256:{self.sha256}"
+
+    def read(self) -> bytes:
+        """The contents, for the one time that they are read: what is returned is what may run.
+
+        Raises:
+            UntrustedFolder: They are not those of the digest.
+            UsageError: There is no such file, or it cannot be read.
+        """
+        if not self.path.is_file():
+            raise UsageError(f"Tools {self.path}: there is no such file.")
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise UsageError(f"Tools {self.path}: cannot be read: {error.strerror}.") from error
+        if self.sha256 is not None and _digest(data) != self.sha256:
+            raise UntrustedFolder(
+                f"Tools {self.path}: the file is not what it was when it was confirmed or the "
+                "session was started, so nothing of it was run. Look at what is in it. To use it "
+                f"as it is now, name it yourself: sayso --tools {shlex.quote(str(self.path))} …, "
+                "or SAYSO_TOOLS in the environment."
+            )
+        return data
+
+    def bound(self) -> ToolsFile:
+        """The file with the digest of what it holds now, unless it has one already."""
+        return self if self.sha256 is not None else replace(self, sha256=_digest(self.read()))
+
+
+def tools_files(names: Sequence[str]) -> list[ToolsFile]:
+    """The files among names of tools."""
+    return [file for name in names if (file := ToolsFile.of(name))]
+
+
+def bind(names: Sequence[str]) -> list[str]:
+    """Names of tools, with every file bound to its contents.
+
+    Raises:
+        UsageError: A file that cannot be read.
+    """
+    return [str(file.bound()) if (file := ToolsFile.of(name)) else name for name in names]
+
+
+def as_given(recorded: Sequence[str], own: Sequence[str]) -> list[str]:
+    """The tools of a session as this process may load them.
+
+    Args:
+        recorded: The names that the session was started with.
+        own: Those this process was given itself. A file among them is used as it was given
+            here: a person has just named it, or confirmed it as it is now.
+    """
+    mine = {file.path: file for file in tools_files(own)}
+    names = []
+    for name in recorded:
+        file = ToolsFile.of(name)
+        # A file without a digest was never bound to anything: no contents are the right ones.
+        kept = file and mine.get(file.path, replace(file, sha256=file.sha256 or ""))
+        names.append(str(kept) if kept else name)
+    return names
+
+
+def changed_files(recorded: Sequence[str], own: Sequence[str]) -> list[Path]:
+    """The files of a session that :func:`as_given` takes with other contents than recorded."""
+    now = {file.path: file.bound() for file in tools_files(as_given(recorded, own))}
+    return [
+        file.path for file in tools_files(recorded) if now[file.path].sha256 != (file.sha256 or "")
+    ]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 # --- reading --------------------------------------------------------------------------------
 
 
@@ -191,10 +306,9 @@ def _read(path: Path) -> str | None:
     if len(data) > SIZE_LIMIT:
         raise UsageError(f"it is larger than {SIZE_LIMIT // 1024} KiB.")
     try:
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"it is not UTF-8 text (byte {error.start}).") from error
-    return text.removeprefix("\ufeff")
 
 
 def _read_all(folder: Path, names: list[str]) -> dict[str, str]:

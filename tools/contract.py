@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langchain_core.tools.base import ArgsSchema
 from pydantic import BaseModel
 
@@ -101,9 +102,36 @@ class Contract:
         if not callable(self.effects):
             return self.effects
         try:
-            return frozenset(self.effects(args))
+            effects = frozenset(self.effects(deepcopy(args)))
         except Exception:
             return UNKNOWN_EFFECTS
+        return effects if all(isinstance(effect, str) for effect in effects) else UNKNOWN_EFFECTS
+
+    def conflicts_on(self, args: Args) -> str:
+        """The key of a call; without one, or when the function fails, the one all others share."""
+        try:
+            key = self.conflict_key(deepcopy(args)) if self.conflict_key else None
+        except Exception:
+            key = None
+        return key if isinstance(key, str) else ""
+
+    def __post_init__(self) -> None:
+        """Refuse at definition what would otherwise fail in the middle of a call.
+
+        Raises:
+            TypeError: A field of the wrong type.
+            ValueError: A timeout that is no positive number of seconds.
+        """
+        if not callable(self.effects):
+            if isinstance(self.effects, str) or not all(isinstance(e, str) for e in self.effects):
+                raise TypeError("effects: a set of texts such as write:orders, or a function")
+            object.__setattr__(self, "effects", frozenset(self.effects))
+        if not isinstance(self.version, str):
+            raise TypeError("version: a text")
+        if not (self.undo is None or isinstance(self.undo, str)):
+            raise TypeError("undo: a text, or None")
+        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+            raise ValueError("timeout: a positive number of seconds")
 
 
 WORST = Contract()
@@ -154,6 +182,7 @@ def make_tool(
     The description is the function's docstring. The model should forbid extra fields, so that
     the schema says ``additionalProperties: false``.
     """
+    _check_parameters(args)
     is_async = inspect.iscoroutinefunction(function)
     return ContractTool(
         name=name or function.__name__,
@@ -163,6 +192,17 @@ def make_tool(
         coroutine=function if is_async else None,
         contract=contract,
     )
+
+
+def _check_parameters(args: type[BaseModel]) -> None:
+    for name, field in args.model_fields.items():
+        if name in _RESERVED:
+            raise ValueError(f"{name}: LangChain keeps this name; call the parameter otherwise")
+        if any(isinstance(m, InjectedToolArg) or m is InjectedToolArg for m in field.metadata):
+            raise ValueError(f"{name}: an injected parameter is no argument of the model's")
+
+
+_RESERVED = frozenset({"config", "run_manager", "callbacks"})
 
 
 def contract_of(tool: BaseTool) -> Contract:

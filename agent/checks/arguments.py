@@ -15,13 +15,13 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from agent.canonical import canonical_json
+from agent.canonical import canonical_json, check_plain
 from agent.errors import SaysoError
 
 
@@ -53,14 +53,45 @@ def normalise(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
     Raises:
         ArgumentsError: What is missing, unknown or of the wrong type, in words.
     """
+    once = _checked(tool, args)
     try:
-        canonical_json(args)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentsError(tool.name, [f"not plain JSON: {error}"]) from error
-    schema = _model_schema(tool)
-    if isinstance(schema, dict):
-        return _against_json_schema(tool.name, schema, args)
-    return _against_model(tool.name, schema, args)
+        stable = canonical_json(_checked(tool, once.args).args) == canonical_json(once.args)
+    except ArgumentsError:
+        stable = False
+    if not stable:
+        raise ArgumentsError(
+            tool.name,
+            ["the tool's own check changes its arguments each time, so it cannot be said what "
+             "would run; it cannot be called"],
+        )  # fmt: skip
+    return once
+
+
+def _checked(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
+    """Validate once. Whatever the tool's own code does wrong here is an error in words."""
+    try:
+        check_plain(args)
+        _check_names(tool, args)
+        schema = _model_schema(tool)
+        if isinstance(schema, dict):
+            return _against_json_schema(tool.name, schema, args)
+        return _against_model(tool.name, schema, args)
+    except ArgumentsError:
+        raise
+    except Exception as error:
+        raise ArgumentsError(tool.name, [f"cannot be used: {error}"]) from error
+
+
+RESERVED = frozenset({"config", "run_manager", "callbacks"})
+"""Names that LangChain keeps for itself in a function's tool: it would pass its own value."""
+
+
+def _check_names(tool: BaseTool, args: Mapping[str, Any]) -> None:
+    if isinstance(tool, StructuredTool) and (kept := sorted(RESERVED & args.keys())):
+        raise ArgumentsError(
+            tool.name, [f"{name}: cannot be passed on; the tool must name it otherwise"
+                        for name in kept]
+        )  # fmt: skip
 
 
 def _model_schema(tool: BaseTool) -> type[BaseModel] | dict[str, Any]:
@@ -76,7 +107,16 @@ def _model_schema(tool: BaseTool) -> type[BaseModel] | dict[str, Any]:
     if not (isinstance(own, type) and issubclass(own, BaseModel)):
         return shown
     # The tool's own model has its validators, which the shown subset lacks.
-    return own if own.model_fields.keys() == shown.model_fields.keys() else shown
+    if own.model_fields.keys() == shown.model_fields.keys():
+        return own
+    decorators = own.__pydantic_decorators__
+    if decorators.field_validators or decorators.model_validators or decorators.validators:
+        raise ArgumentsError(
+            tool.name,
+            ["the tool has checks of its own beside injected parameters, so what would run "
+             "cannot be known beforehand; it cannot be called"],
+        )  # fmt: skip
+    return shown
 
 
 # --- pydantic models: tools of this process ------------------------------------------------
@@ -94,6 +134,7 @@ def _against_model(name: str, model: type[BaseModel], args: Mapping[str, Any]) -
     if problems:
         raise ArgumentsError(name, problems)
     dumped = value.model_dump(mode="json", by_alias=True)
+    check_plain(dumped)
     given = {key: inner for key, inner in dumped.items() if key in args or inner is not None}
     return Normalised(given, tuple(_changes(args, given)))
 

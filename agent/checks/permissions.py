@@ -11,18 +11,23 @@ from agent.checks.arguments import Normalised
 from agent.policy import evaluate
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Authority, Verdict
-from tools.contract import contract_of
+from tools.contract import Effects
 
 
 def judge(
     tool: BaseTool,
     call: Normalised,
+    effects: Effects,
     authority: Authority,
     rules: Sequence[RuleRecord] = (),
     earlier: EffectRecord | None = None,
 ) -> Verdict:
-    """The verdict on a call whose arguments are normalised, bound to their digest."""
-    effects = contract_of(tool).effects_of(call.args)
+    """The verdict on a call whose arguments are normalised, bound to their digest.
+
+    Args:
+        effects: What the tool's contract says of this call; asked for once, since a contract's
+            function may say something else the next time.
+    """
     behavior, rule, reason = evaluate(tool.name, call.args, effects, authority, rules, earlier)
     return Verdict(
         behavior=behavior,

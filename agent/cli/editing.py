@@ -12,6 +12,7 @@ from agent.checks.arguments import ArgumentsError, normalise
 from agent.cli.faults import logged
 from agent.errors import InvalidDecision
 from agent.toolset import Places, load_tools
+from agent.trust import as_given
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -28,6 +29,7 @@ def checked_edit(
 
     Raises:
         InvalidDecision: The tool is not available here, or the arguments do not fit it.
+        UntrustedFolder: A file of the session's tools is not what it was.
     """
     with logged(plan.settings.ensure_home()):
         tools = asyncio.run(_tools(plan, session, approval.tool))
@@ -48,7 +50,8 @@ async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, B
     """The session's own tools; those of MCP servers only when the wanted one is not among them."""
     workspace = Path(session.workspace) if session.workspace else None
     places = Places(plan.settings.ensure_home(), workspace)
-    found = {tool.name: tool for tool in load_tools(session.tools, places).tools}
+    names = as_given(session.tools, plan.settings.tools)
+    found = {tool.name: tool for tool in load_tools(names, places).tools}
     if wanted not in found and plan.servers:
         async with AsyncExitStack() as stack:
             found |= {tool.name: tool for tool in await plan.server_tools(stack)}

@@ -94,16 +94,15 @@ trail = typer.Typer(
 def show(
     session: OfSession = None,
     as_json_: Json = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The last so many entries; default: all.")
-    ] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The last so many entries.")] = 50,
+    all_: Annotated[bool, typer.Option("--all", help="Every entry.")] = False,
 ) -> None:
-    """The entries, in order."""
+    """The latest entries, in order; all of them with --all."""
     from agent.cli.start import open_store
 
     with open_store() as (_, store):
-        entries = store.trail.entries(_whole(store, session))
-    entries = entries[-limit:] if limit else entries
+        whole = _whole(store, session)
+        entries = store.trail.entries(whole) if all_ else store.trail.latest(limit, whole)
     if as_json_:
         answer_json_array(map(as_json, entries))
     elif entries:

@@ -204,7 +204,8 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
     """Settle the settings and what the current folder may add to them.
 
     On a terminal a person is asked once for each new content of the folder's files; elsewhere
-    these are left out unless ``--trust`` was given, and stderr says so.
+    these are left out unless ``--trust`` was given, and stderr says so. Files of tools stay
+    bound to what was confirmed.
 
     Args:
         via: Where decisions of this process come from.
@@ -218,6 +219,8 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
     settings = load_settings(
         env_file=variables, model=start.model, tools=start.tools, workspace=start.workspace
     )
+    if items:
+        settings = settings.model_copy(update={"tools": items.bind(settings.tools)})
     return Plan(settings, start, via, servers_of(here, items))
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RESULT_LINES, RESULT_WIDTH = 8, 400
 """What is shown of a result without ``--full``."""
 
+_HANGING = "\n" + 6 * " "
+
 _EVERY = 100_000
 
 
@@ -55,7 +57,7 @@ def show_text(
     if record.title:
         answer(one_line(record.title))
     if record.error:
-        answer(f"error: {plain(record.error)}")
+        answer(f"error: {_hanging(record.error)}")
     for line in _receipt_lines(store, record):
         answer(line)
     approvals = _approvals_by_call(store, record.id)
@@ -97,7 +99,7 @@ def _transcript(
             case AIMessage():
                 yield ""
                 if message.text:
-                    yield f"agent: {plain(message.text)}"
+                    yield f"agent: {_hanging(message.text)}"
                 for call in message.tool_calls:
                     yield f"  → {one_line(describe_call(call['name'], call['args'], _width(full)))}"
                     for approval in approvals.get((message.id or "", call["id"] or ""), ()):
@@ -107,7 +109,13 @@ def _transcript(
                 yield f"  {mark} {one_line(message.name or '')}: {_result(message, full)}"
             case _:
                 yield ""
-                yield f"{'you' if message.type == 'human' else message.type}: {plain(message.text)}"
+                who = "you" if message.type == "human" else message.type
+                yield f"{who}: {_hanging(message.text)}"
+
+
+def _hanging(text: str) -> str:
+    """The text, its further lines further in than any line of ours: none can pass for one."""
+    return plain(text).replace("\n", _HANGING)
 
 
 def _width(full: bool) -> int:
@@ -131,7 +139,7 @@ def _result(message: ToolMessage, full: bool) -> str:
     shown = lines if full else [shorten(line, RESULT_WIDTH) for line in lines[:RESULT_LINES]]
     if len(lines) > len(shown):
         shown.append(f"… {len(lines) - len(shown)} more lines (--full)")
-    return "\n    ".join(shown)
+    return _HANGING.join(shown)
 
 
 # --- as JSON -------------------------------------------------------------------------------

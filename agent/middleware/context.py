@@ -35,8 +35,8 @@ class ContextMiddleware(AgentMiddleware[SaysoState, AgentContext]):
 
 
 def _shown(message: AnyMessage) -> AnyMessage:
-    receipt = message.additional_kwargs.get(RECEIPT)
-    if not isinstance(message, HumanMessage) or not receipt:
+    receipt = isinstance(message, HumanMessage) and message.additional_kwargs.get(RECEIPT)
+    if not receipt:
         return message
     record = prompts.message("receipt", receipt=receipt)
     return HumanMessage(content=f"{record}\n\n{message.text}", id=message.id)

@@ -23,6 +23,7 @@ import prompts
 from agent.canonical import call_digest
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import turn_number
+from agent.deadlines import within
 from agent.errors import ToolMissing
 from agent.middleware.guard import Entry, entry
 from agent.middleware.results import readable, transaction_of
@@ -41,6 +42,7 @@ from agent.store.records import ApprovalRecord, EffectRecord
 from tools.contract import (
     CallInfo,
     Contract,
+    Effects,
     OutcomeUnknown,
     ToolFailure,
     contract_of,
@@ -63,10 +65,12 @@ class Bound:
     contract: Contract
     args: dict[str, Any]
     digest: str
+    effects: Effects
+    """What the contract says now, and what it said when the call was judged."""
 
     @property
     def reads(self) -> bool:
-        return is_read(self.contract.effects_of(self.args))
+        return is_read(self.effects)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             bound = _bind(request, request.tool)
         except ArgumentsError as error:
             return answer(request, str(error))
-        if beyond := outside(bound.contract.effects_of(bound.args), context.authority):
+        if beyond := outside(bound.effects, context.authority):
             reason = f"it needs {', '.join(sorted(beyond))}, which this session was not granted."
             return answer(request, prompts.message("denied", reason=reason))
         request = request.override(
@@ -122,7 +126,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, prompts.message("mismatch"))
         timeout = bound.contract.timeout or context.tool_timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with within(timeout):
                 result = await _enter(request, handler, CallInfo(call_id=bound.open.call))
         except TimeoutError:
             result = answer(request, prompts.message("read_timeout", seconds=f"{timeout:g}"))
@@ -143,13 +147,13 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         recording: Recording,
         bound: Bound,
     ) -> ToolMessage:
-        if context.superseding and not _allows(_record(recording, bound), bound):
+        decided = not context.cancelling and _allows(_record(recording, bound), bound)
+        if context.superseding and not decided:
             return _superseded(request, recording, bound.open)
         permit = _permit(request, recording, bound)
         if isinstance(permit, str):
             return answer(request, prompts.message(permit))
-        key = bound.contract.conflict_key
-        lock = self._locks.setdefault(_conflict(key, bound.args), asyncio.Lock())
+        lock = self._locks.setdefault(bound.contract.conflicts_on(bound.args), asyncio.Lock())
         async with lock:
             timeout = bound.contract.timeout or context.tool_timeout
             effect = _begin(request, recording, bound, permit, timeout)
@@ -159,19 +163,17 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return await run.finish_within(timeout)
 
 
-def _conflict(key: Callable[[Any], str | None] | None, args: dict[str, Any]) -> str:
-    """The lock a write takes: writes without a key share one, and so never overlap."""
-    return (key(args) if key else None) or ""
-
-
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
     normalised = normalise(tool, request.tool_call["args"])
+    call, contract = OpenCall.of(request), contract_of(tool)
+    judged = call.verdict["effects"] if call.verdict else ()
     return Bound(
-        open=OpenCall.of(request),
+        open=call,
         tool=tool,
-        contract=contract_of(tool),
+        contract=contract,
         args=normalised.args,
         digest=call_digest(tool.name, normalised.args),
+        effects=contract.effects_of(normalised.args).union(judged),
     )
 
 
@@ -313,15 +315,16 @@ class _Attempt:
         started = Entry()
         task = asyncio.ensure_future(_enter(self.request, self.handler, info, started))
         try:
-            done, _ = await asyncio.wait({task}, timeout=seconds)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._after_cancel(task, started))
-            raise
-        if not done:
+            async with within(seconds):
+                await asyncio.wait({task})
+        except TimeoutError:
             task.add_done_callback(lambda late: self._late(late, started))
             return self._record(
                 OutcomeUnknown(f"no answer within {seconds:g} seconds."), started, "timeout"
             )
+        except asyncio.CancelledError:
+            await asyncio.shield(self._after_cancel(task, started))
+            raise
         return self._record(_outcome(task), started)
 
     async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:

@@ -8,14 +8,21 @@ your arguments", and the model would try again.
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
 
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
+from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD
 
 from tools.contract import OutcomeUnknown, ToolFailure
+
+T = TypeVar("T")
 
 
 class Entry:
@@ -28,6 +35,37 @@ entry: ContextVar[Entry | None] = ContextVar("entry", default=None)
 """Set around a call by the execution middleware."""
 
 
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], value: Any) -> None:
+    if not future.done():
+        settle(value)
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run a function in a thread of its own, which never keeps the process from ending.
+
+    The event loop's own threads are waited for at exit, so one that hangs would hang the program.
+    A function that outlives its caller goes on; its result is lost.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = copy_context()
+
+    def deliver(settle: Callable[[Any], None], value: Any) -> None:
+        with suppress(RuntimeError):  # the loop may be gone
+            loop.call_soon_threadsafe(_settle, future, settle, value)
+
+    def run() -> None:
+        try:
+            result = context.run(function, *args, **kwargs)
+        except BaseException as error:
+            deliver(future.set_exception, error)
+        else:
+            deliver(future.set_result, result)
+
+    threading.Thread(target=run, name=f"tool {function.__name__}", daemon=True).start()
+    return await future
+
+
 def guarded(tool: BaseTool) -> BaseTool:
     """A copy of a tool whose body is guarded; schema, contract and name are the tool's own.
 
@@ -37,6 +75,12 @@ def guarded(tool: BaseTool) -> BaseTool:
     for name, wrap in _FUNCTIONS.items():
         if name in type(tool).model_fields and callable(body := getattr(tool, name)):
             update[name] = wrap(body)
+    if (
+        update.get("func")
+        and not update.get("coroutine")
+        and "coroutine" in type(tool).model_fields
+    ):
+        update["coroutine"] = _threaded(update["func"])
     copy = tool.model_copy(update=update)
     kind = type(tool)
     if methods := _methods_of_its_own(kind):
@@ -51,6 +95,8 @@ def _methods_of_its_own(kind: type[BaseTool]) -> dict[str, Any]:
         method = getattr(kind, name)
         if method.__module__.split(".")[0] != "langchain_core":
             found[name] = wrap(method)
+    if "_run" in found and "_arun" not in found:
+        found["_arun"] = _threaded_method(found["_run"])
     return found
 
 
@@ -59,7 +105,8 @@ def _sync(body: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         _enter()
         try:
-            return body(*args, **kwargs)
+            with _alone():
+                return body(*args, **kwargs)
         except (ToolFailure, OutcomeUnknown):
             raise
         except Exception as error:
@@ -73,13 +120,51 @@ def _async(body: Callable[..., Any]) -> Callable[..., Any]:
     async def run(*args: Any, **kwargs: Any) -> Any:
         _enter()
         try:
-            return await body(*args, **kwargs)
+            with _alone():
+                return await body(*args, **kwargs)
         except (ToolFailure, OutcomeUnknown):
             raise
         except Exception as error:
             raise OutcomeUnknown(_in_words(error)) from error
 
     return run
+
+
+def _threaded(body: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(body)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        return await in_thread(body, *args, **kwargs)
+
+    return run
+
+
+def _threaded_method(body: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(body)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        if (manager := kwargs.get("run_manager")) is not None:
+            kwargs["run_manager"] = manager.get_sync()
+        return await in_thread(body, *args, **kwargs)
+
+    return run
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Without LangGraph's scratchpad: a body that interrupts would get the approval's answer."""
+    config = var_child_runnable_config.get()
+    if config is None:
+        yield
+        return
+    configurable = {
+        key: value
+        for key, value in config.get("configurable", {}).items()
+        if key != CONFIG_KEY_SCRATCHPAD
+    }
+    token = var_child_runnable_config.set({**config, "configurable": configurable})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 _FUNCTIONS = {"func": _sync, "coroutine": _async}

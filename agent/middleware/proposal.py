@@ -27,15 +27,16 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 import prompts
-from agent.canonical import canonical_json
+from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import NOTE, check_steps, turn_number
 from agent.checks.permissions import judge
+from agent.errors import ModelUnavailable
 from agent.middleware.state import AgentContext, Recording, SaysoState, context_of, last_reply
 from agent.models import as_model_error, ending
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Verdict
-from tools.contract import is_read
+from tools.contract import contract_of, is_read
 
 
 @dataclass
@@ -106,7 +107,8 @@ def _check(
     history: Sequence[Any],
 ) -> Proposal:
     reply = last_reply(response.result)
-    assert reply is not None
+    if reply is None:
+        raise ModelUnavailable('The model gave no reply. Nothing was lost: say "continue".')
     cut_off = ending(reply) != "complete"
     calls = _all_calls(reply)
     proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
@@ -165,14 +167,15 @@ class _Judge:
         self._rules: list[RuleRecord] | None = None
 
     def __call__(self, tool: BaseTool, call: Any) -> Verdict:
-        verdict = judge(tool, call, self._context.authority)
+        effects = contract_of(tool).effects_of(call.args)
+        verdict = judge(tool, call, effects, self._context.authority)
         recording = self._context.recording
         if recording is None or verdict["behavior"] != "ask":
             return verdict
         if self._rules is None:
             self._rules = recording.store.rules.active(recording.session)
         earlier = _earlier(recording, verdict["digest"])
-        return judge(tool, call, self._context.authority, self._rules, earlier)
+        return judge(tool, call, effects, self._context.authority, self._rules, earlier)
 
 
 def _earlier(recording: Recording, digest: str) -> EffectRecord | None:
@@ -221,7 +224,7 @@ def _all_calls(reply: AIMessage) -> list[tuple[ToolCall, Mapping[str, Any] | Non
     raw += [(call, call) for call in reply.invalid_tool_calls]
     for call, malformed in raw:
         identity = call.get("id") or ""
-        if not identity or identity in seen:
+        if identity in seen or not _CALL_ID.fullmatch(identity):
             identity = f"call-{uuid4().hex[:12]}"
         seen.add(identity)
         args = call["args"] if malformed is None else {}
@@ -232,24 +235,28 @@ def _all_calls(reply: AIMessage) -> list[tuple[ToolCall, Mapping[str, Any] | Non
 
 def _as_history(reply: AIMessage, calls: list[ToolCall]) -> AIMessage:
     """The reply under an id of ours (gateways reuse theirs), with valid calls only."""
-    extra = {k: v for k, v in reply.additional_kwargs.items() if k not in _CALL_KEYS}
+    kept = reply.additional_kwargs.items()
+    extra = {k: v for k, v in kept if k not in _CALL_KEYS and _is_json(v)}
     return AIMessage(
         content=reply.content,
         additional_kwargs=extra,
-        response_metadata=reply.response_metadata,
+        response_metadata={k: v for k, v in reply.response_metadata.items() if _is_json(v)},
         usage_metadata=reply.usage_metadata,
         id=f"m-{uuid4().hex[:16]}",
         tool_calls=calls,
     )
 
 
+_CALL_ID = re.compile(r"[!-~]{1,40}")
+"""What every provider takes back: printable ASCII, at most 40 characters."""
+
 _CALL_KEYS = ("tool_calls", "function_call")
 
 
 def _is_json(value: Any) -> bool:
     try:
-        canonical_json(value)
-    except (TypeError, ValueError, RecursionError):
+        check_plain(value)
+    except ValueError:
         return False
     return True
 

@@ -71,7 +71,9 @@ class AgentContext:
     tool_timeout: float = 60.0
     result_limit: int = 20_000
     superseding: bool = False
-    """Finish the open calls without running any: the session moves on."""
+    """Finish the open calls: the session moves on. What was approved already still runs."""
+    cancelling: bool = False
+    """While superseding: run nothing at all, the session ends."""
 
 
 def context_of(request: Any) -> AgentContext:
@@ -117,10 +119,11 @@ def answer(request: ToolCallRequest, text: str, *, error: bool = True) -> ToolMe
     )
 
 
-def pause(request: ToolCallRequest, why: str) -> None:
+def pause(request: ToolCallRequest, why: str, form: dict[str, Any] | None = None) -> None:
     """Pause this call until the store holds a decision; an answer to the graph alone is none.
 
-    The request follows LangChain's per-call schema so that any front end can show it.
+    The request follows LangChain's per-call schema so that any front end can show it. ``form``
+    is the JSON schema of an answer, where LangChain publishes one.
     """
     interrupt(
         ToolApprovalRequest(
@@ -129,5 +132,6 @@ def pause(request: ToolCallRequest, why: str) -> None:
             name=request.tool_call["name"],
             args=request.tool_call["args"],
             description=why,
-        )
+        ),
+        response_schema=form,
     )

@@ -18,7 +18,6 @@ Everything streams, also for ``ainvoke``, so that there is one path to get right
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from typing import Any
@@ -29,6 +28,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk, LLMResult
 from langchain_openai import ChatOpenAI
 
+from agent.deadlines import within
 from agent.models.errors import broken_reply
 from agent.models.strict import as_sent, with_strict_calls
 
@@ -105,7 +105,7 @@ async def _each_within(
     seconds = first
     while True:
         try:
-            async with asyncio.timeout(seconds):
+            async with within(seconds):
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from sqlalchemy import Select, bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import InvalidDecision, NotFound
+from agent.errors import InvalidDecision, LeaseLost, NotFound
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import already_decided, close, close_doubt
 from agent.store.ids import now
@@ -112,6 +112,7 @@ class Approvals:
         preview: dict[str, Any] | None,
         provenance: Provenance | None,
         undo: str | None,
+        epoch: int | None = None,
     ) -> ApprovalRecord:
         """Put a call to a person, once: one approval a call and kind.
 
@@ -119,14 +120,20 @@ class Approvals:
         decided approval comes back unchanged. A write that ran again and is in doubt again is a
         new question; a doubt that was resolved in the meantime comes back ``superseded``.
 
+        Args:
+            epoch: Of the lease that the caller holds; without one, no lease is asked for.
+
         Raises:
+            LeaseLost: The lease has another epoch; nothing was asked.
             NotFound: There is no such session.
         """
         is_doubt = kind == "in_doubt"
 
         def ask_as(fresh_id: str) -> ApprovalRecord:
             with self._db.write() as writing:
-                writing.lock(session)
+                guard = writing.lock(session)
+                if epoch is not None and guard.lease_epoch != epoch:
+                    raise LeaseLost(session)
                 doubted = effect_of_call(writing, session, message, call) if is_doubt else None
                 attempt = doubted.attempts if doubted else 1
                 known = _of_call(writing, session, message, call, kind)

@@ -136,6 +136,11 @@ class Sessions:
             )
         return _record(row, self._db.home)
 
+    def parent_of(self, id: str) -> str | None:
+        """The session that this one is a fork of, also when either has been deleted since."""
+        with self._db.read() as conn:
+            return conn.scalar(select(sessions.c.parent).where(sessions.c.id == id))
+
     def list(
         self, limit: int = 50, offset: int = 0, state: SessionState | None = None
     ) -> SessionList:

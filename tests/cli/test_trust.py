@@ -108,6 +108,71 @@ def test_yes_holds_until_a_byte_changes(
     assert {row["domain"] for row in json.loads(changed.out)} > {"orders"}
 
 
+TOOLS = """
+from langchain_core.tools import tool
+
+@tool
+def greet(name: str) -> str:
+    "Greet somebody."
+    return "Hello"
+"""
+
+
+def test_code_that_changed_since_it_was_confirmed_does_not_run_in_any_folder(
+    sayso: Invoke, model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session keeps the contents of its tools, not only where they are."""
+    model(Reply(tool_calls=(Call("greet", {"name": "Ann"}),)), Reply("Done."))
+    (folder / ".env").write_text("SAYSO_TOOLS=./t.py\n")
+    path = folder / "t.py"
+    path.write_text(TOOLS)
+    assert sayso("run", "--trust", "Greet Ann").code == 3
+    session = json.loads(sayso("sessions", "--json").out)[0]
+    approval = json.loads(sayso("approvals", "--json").out)[0]["id"]
+    assert session["tools"][0].startswith(f"{path}@sha256:")
+
+    mark = folder.parent / "ran"
+    path.write_text(f"open({str(mark)!r}, 'w').close()\n{TOOLS}")
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    for here in (folder, elsewhere):
+        monkeypatch.chdir(here)
+        for command in (
+            ["resume", session["id"]],
+            ["fork", session["id"]],
+            ["approve", approval, "--args", '{"name": "Bob"}'],
+        ):
+            refused = sayso(*command)
+            assert (refused.code, refused.out) == (2, "")
+            assert f"Tools {path}: the file is not what it was" in refused.err
+            assert f"--tools {path}" in refused.err
+            assert not mark.exists()
+    assert len(json.loads(sayso("sessions", "--json").out)) == 1
+
+    given = sayso("--tools", str(path), "approve", approval)
+    assert (given.code, given.out) == (0, "Done.\n")
+    assert mark.exists()
+    mark.unlink()
+    monkeypatch.setenv("SAYSO_TOOLS", str(path))
+    again = sayso("resume", session["id"])
+    assert again.code == 0
+    assert f"Its tools {path} have changed since it was started" in again.err
+
+
+def test_code_that_is_confirmed_anew_is_used_as_it_is_now(
+    sayso: Invoke, model: Model, folder: Path
+) -> None:
+    model(Reply("Hello."))
+    (folder / ".env").write_text("SAYSO_TOOLS=./t.py\n")
+    (folder / "t.py").write_text(TOOLS)
+    assert sayso("run", "--trust", "Hi").code == 0
+    session = json.loads(sayso("sessions", "--json").out)[0]["id"]
+    assert sayso("fork", session).code == 0  # not trusted here, and the same as it was
+    (folder / "t.py").write_text(TOOLS + "# changed\n")
+    assert sayso("fork", session).code == 2
+    assert sayso("fork", session, "--trust").code == 0
+
+
 @pytest.fixture
 def mcp_orders(folder: Path, sayso_home: Path) -> str:
     """A folder whose MCP server is our own order desk; the name of its tool that cancels."""

@@ -6,6 +6,7 @@ handle on the graph would, and looks at the world.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
 
 from agent.evals.driving import Trajectory, converse
@@ -98,9 +99,10 @@ async def test_a_nonsense_answer_to_the_graph_damages_nothing(tmp_path: Path) ->
     async with session(tmp_path, STEPS, tools=[writer(ran)]) as (_, opened):
         await converse(opened, "change it", stays_silent)
         for nonsense in ("yes", {"type": "aprove"}, {"type": "edit"}, {}, ["approve"], 1):
-            with pytest.raises(Exception, match=r".+"):
+            with contextlib.suppress(Exception):  # refused by LangChain, or asked anew by us
                 await answered_directly(opened, nonsense)
-        assert ran == []
+            assert ran == []
+            assert len(opened.pending()) == 1
 
         opened.decide(opened.pending()[0].id, Decision("approve"))
         done = Trajectory([event async for event in opened.resume()])
@@ -290,3 +292,87 @@ async def test_more_authority_in_the_context_alone_still_runs_no_write_without_a
 
     assert "__interrupt__" in result
     assert ran == []
+
+
+async def test_effects_that_turn_harmless_after_the_verdict_still_count_as_a_write(
+    tmp_path: Path,
+) -> None:
+    ran: list[int] = []
+    answers = iter(["write:n"])
+
+    async def act(n: int) -> str:
+        """Change a number."""
+        ran.append(n)
+        return "ok"
+
+    flips = Contract(effects=lambda args: frozenset({next(answers, "read:n")}))
+    tool = make_tool(act, args=Number, contract=flips)
+    async with session(tmp_path, STEPS, tools=[tool]) as (app, opened):
+        trajectory = await converse(opened, "change it", approves)
+
+        assert len(trajectory.asked) == 1
+        assert ran == [1]
+        assert [effect.state for effect in app.store.ledger.list()] == ["committed"]
+
+
+async def test_a_body_that_interrupts_does_not_get_the_approvals_answer(tmp_path: Path) -> None:
+    got: list[Any] = []
+
+    async def act(n: int) -> str:
+        """Ask on its own."""
+        got.append(interrupt("may I?"))
+        return "ok"
+
+    tool = make_tool(act, args=Number, contract=Contract(effects=frozenset({"write:n"})))
+    async with session(tmp_path, STEPS, tools=[tool]) as (app, opened):
+        await converse(opened, "change it", approves)
+
+        assert got == []
+        assert app.store.ledger.list()[0].state == "in_doubt"
+
+
+async def test_a_cancelled_session_runs_nothing_not_even_what_was_approved(tmp_path: Path) -> None:
+    ran: list[int] = []
+    async with session(tmp_path, STEPS, tools=[writer(ran)]) as (app, opened):
+        await converse(opened, "change it", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+        await opened.cancel()
+
+        assert ran == []
+        assert app.store.ledger.list() == []
+        assert "cancelled" in opened.receipt().not_done[0]
+
+
+@pytest.mark.parametrize("preview", [lambda args: "text", lambda args: b"x", lambda args: 1 / 0])
+async def test_a_preview_that_is_none_says_so_and_the_question_is_asked_all_the_same(
+    tmp_path: Path, preview: Any
+) -> None:
+    ran: list[int] = []
+    async with session(tmp_path, STEPS, tools=[writer(ran, preview=preview)]) as (_, opened):
+        trajectory = await converse(opened, "change it", approves)
+
+        shown = trajectory.asked[0].preview
+        assert shown is not None
+        assert shown["summary"].startswith("no preview")
+        assert ran == [1]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{"n": 2**64}, {"n": 1, "note": "\ud800"}, {"n": float("inf")}],
+    ids=["beyond 64 bits", "half a surrogate", "infinite"],
+)
+async def test_arguments_that_no_checkpoint_could_hold_are_the_models_to_correct(
+    tmp_path: Path, args: dict[str, Any]
+) -> None:
+    ran: list[int] = []
+    reply = AIMessage("", tool_calls=[{"name": "act", "args": args, "id": "a"}])
+    model = ScriptedChatModel([])
+    replies = iter([reply, AIMessage("Then not.")])
+    object.__setattr__(model, "reply", lambda messages: next(replies))
+    object.__setattr__(model, "disable_streaming", True)
+    async with session(tmp_path, model, tools=[writer(ran)]) as (_, opened):
+        trajectory = await converse(opened, "change it", approves)
+
+        assert (trajectory.done.state, trajectory.done.answer) == ("done", "Then not.")
+        assert ran == []

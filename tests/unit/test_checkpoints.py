@@ -17,13 +17,13 @@ from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
 
 from agent.application import Application
-from agent.checkpoints import open_saver, strict_serialiser
-from agent.errors import StoreError, UsageError
+from agent.checkpoints import FencedSaver, open_saver, strict_serialiser
+from agent.errors import LeaseLost, StoreError, UsageError
 from agent.evals.driving import converse, review
 from agent.evals.reviewers import Edits, Rejects, When, approves, stays_silent
 from agent.inbox import decide
 from agent.models.scripted import ScriptedChatModel
-from agent.store import Store
+from agent.store import Owner, Store
 from agent.types import Actor, Decision
 from tests.support.sessions import application, calls
 from tests.unit.store.databases import (
@@ -282,6 +282,94 @@ async def test_a_write_that_fails_half_way_is_undone_whole(beside: tuple[str, St
         assert found is not None
         assert found.pending_writes == []
         await saver.aput_writes(saved, [("good", 1)], "task")
+
+
+# --- fenced by the lease ---------------------------------------------------------------------
+
+
+@pytest.fixture
+async def fenced(empty_url: str) -> AsyncIterator[tuple[FencedSaver, Store, str]]:
+    """A saver that holds a session's first epoch, the store beside it, and the session."""
+    store = Store.open(empty_url)
+    session = store.sessions.create(
+        model="m", tools=[], workspace=None, granted=[], denied=[], actor=BEN
+    ).id
+    lease = store.leases.acquire(session, Owner("box:1:a"), ttl=600)
+    async with open_saver(empty_url) as saver:
+        saver.fence(session, lease.epoch)
+        yield saver, store, session
+    store.close()
+
+
+def take_over(store: Store, session: str) -> int:
+    """Let the lease run out and another process take it; its epoch."""
+    lease = store.leases.holder(session)
+    assert lease is not None
+    store.leases.renew(lease, ttl=-1)
+    return store.leases.acquire(session, Owner("box:2:b"), ttl=600).epoch
+
+
+async def test_who_has_the_lease_writes_and_erases(
+    fenced: tuple[FencedSaver, Store, str],
+) -> None:
+    saver, _, session = fenced
+    saved = await put(saver, session, word="mine")
+    await saver.aput_writes(saved, [("a", 1)], "task")
+    found = await saver.aget_tuple(config(session))
+    assert found is not None
+    assert found.pending_writes == [("task", "a", 1)]
+    await saver.adelete_thread(session)
+    assert await saver.aget_tuple(config(session)) is None
+
+
+async def test_after_a_takeover_nothing_is_written_or_erased_and_reading_goes_on(
+    fenced: tuple[FencedSaver, Store, str],
+) -> None:
+    saver, store, session = fenced
+    saved = await put(saver, session, word="mine", words=["so", "far"])
+    epoch = take_over(store, session)
+    for change in (
+        put(saver, session, word="stale", words=["too", "late"]),
+        saver.aput_writes(saved, [("a", 1), ("b", 2)], "task"),
+        saver.adelete_thread(session),
+    ):
+        with pytest.raises(LeaseLost, match=session):
+            await change
+    found = await saver.aget_tuple(config(session))
+    assert found is not None
+    assert found.config == saved
+    assert found.checkpoint["channel_values"]["words"] == ["so", "far"]
+    assert found.pending_writes == []
+
+    saver.fence(session, epoch)  # the same process, when it is the one that took it over
+    newer = await put(saver, session, word="next")
+    assert (await saver.aget_tuple(config(session))).config == newer  # type: ignore[union-attr]
+
+
+async def test_a_lease_that_ran_out_or_was_given_back_is_enough_while_nobody_else_has_it(
+    fenced: tuple[FencedSaver, Store, str],
+) -> None:
+    saver, store, session = fenced
+    lease = store.leases.holder(session)
+    assert lease is not None
+    store.leases.renew(lease, ttl=-1)
+    await put(saver, session, word="late")
+    store.leases.release(lease)
+    latest = await put(saver, session, word="later")
+    assert (await saver.aget_tuple(config(session))).config == latest  # type: ignore[union-attr]
+
+
+async def test_the_fence_is_about_its_session_and_holds_for_copies_of_the_saver(
+    fenced: tuple[FencedSaver, Store, str],
+) -> None:
+    saver, store, session = fenced
+    copy = saver.with_allowlist([("builtins", "object")])
+    assert copy is not saver
+    take_over(store, session)
+    await put(saver, "a thread that is nobody's session", word="free")
+    with pytest.raises(LeaseLost):
+        await put(copy, session, word="stale")
+    assert await copy.aget_tuple(config(session)) is None
 
 
 # --- databases that cannot be used -----------------------------------------------------------

@@ -20,7 +20,7 @@ PACKAGES = ("agent", "tools", "mcp_servers", "prompts")
 # From the bottom up: a unit (a module or package directly in agent/) may import those on the
 # lines above its own, and its neighbours as long as no circle comes of it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "types", "canonical", "safe_text", "config", "trust"),
+    ("errors", "types", "canonical", "safe_text", "deadlines", "config", "trust"),
     ("events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox"),
     ("middleware",),

@@ -12,6 +12,7 @@ from agent.errors import LeaseLost, SessionBusy
 from agent.leases import LeaseKeeper, held
 from agent.store import Owner, Store
 from agent.types import Actor
+from tests.unit.store.databases import ask
 
 LONG = 600.0
 ANA = Actor("ana", 1000, "here", "test")
@@ -90,6 +91,45 @@ def test_who_was_overtaken_is_told_and_stays_told(store: Store, session: str) ->
             _ = keeper.current
     keeper.release()
     assert store.leases.holder(session) == other.current
+
+
+def test_a_loss_is_told_once_to_whoever_waits_for_it(store: Store, session: str) -> None:
+    keeper = LeaseKeeper(store, session, store.owner(), LONG)
+    told: list[str] = []
+    keeper.when_lost(lambda: told.append("lost"))
+    keeper.ensure(5 * LONG)
+    assert told == []
+    expire(store, session)
+    LeaseKeeper(store, session, another(store), LONG)
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            keeper.ensure(10 * LONG)
+    assert told == ["lost"]
+
+
+async def test_a_loss_is_noticed_in_the_background(store: Store, session: str) -> None:
+    lost = asyncio.Event()
+    async with held(store, session, store.owner(), 0.3) as keeper:
+        keeper.when_lost(lost.set)
+        expire(store, session)
+        other = LeaseKeeper(store, session, another(store), LONG)
+        await asyncio.wait_for(lost.wait(), 30)
+    assert store.leases.holder(session) == other.current
+
+
+def test_who_was_overtaken_asks_nobody(store: Store, session: str) -> None:
+    keeper = LeaseKeeper(store, session, store.owner(), LONG)
+    epoch = keeper.current.epoch
+    asked = ask(store, session, "first", epoch=epoch)
+    expire(store, session)
+    other = LeaseKeeper(store, session, another(store), LONG)
+    entries = store.trail.entries(session)
+    for call in ("first", "second"):
+        with pytest.raises(LeaseLost):
+            ask(store, session, call, interrupt="stale", epoch=epoch)
+    assert store.approvals.list() == [asked]
+    assert store.trail.entries(session) == entries
+    assert ask(store, session, "second", epoch=other.current.epoch).status == "pending"
 
 
 def test_giving_back_twice_is_harmless(store: Store, session: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent.errors import NotFound, UsageError
+from agent.errors import NotFound, UntrustedFolder, UsageError
 from agent.toolset import DOMAINS, Places, files_off, load_tools
-from tools.contract import Contract, contract_of, is_read
+from agent.trust import ToolsFile, bind
+from tests.support.sessions import application
+from tools.contract import Contract, ToolFailure, contract_of, is_read
 
 ORDERS = ["list_orders", "get_order", "cancel_order", "refund_order"]
 RESEARCH = ["search", "fetch", "calculator"]
@@ -133,6 +136,94 @@ def test_package_and_attribute(
     assert names("toolbox_for_this_test:greet", places=places) == ["greet"]
     assert names("toolbox_for_this_test:Box.tools", places=places) == ["greet"]
     sys.modules.pop("toolbox_for_this_test")
+
+
+# --- bound to its contents -------------------------------------------------------------------
+
+
+def test_a_file_bound_to_its_contents_runs_only_with_these(places: Places, tmp_path: Path) -> None:
+    path = write(tmp_path, ONE_TOOL)
+    bound = bind([str(path), "orders"])
+    assert names(*bound, places=places) == ["greet", *ORDERS]
+    mark = tmp_path / "ran"
+    write(tmp_path, f"open({str(mark)!r}, 'w').close()\n" + ONE_TOOL)
+    with pytest.raises(UntrustedFolder) as error:
+        load_tools(bound, places)
+    assert not mark.exists()
+    assert error.value.exit_code == 2
+    assert f"Tools {path}: " in str(error.value)
+    assert f"--tools {path}" in str(error.value)
+    assert names(str(path), places=places) == ["greet"]  # named without a digest: as it is
+    assert mark.exists()
+
+
+def test_what_was_checked_is_what_runs(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody changes the file right after it was read; the next load notices."""
+    path = write(tmp_path, ONE_TOOL)
+    (bound,) = bind([str(path)])
+    read = ToolsFile.read
+
+    def read_and_lose(file: ToolsFile) -> bytes:
+        data = read(file)
+        write(tmp_path, ONE_TOOL.replace("Hello", "Evil"))
+        return data
+
+    monkeypatch.setattr(ToolsFile, "read", read_and_lose)
+    (tool,) = load_tools([bound], places).tools
+    assert tool.invoke({"name": "Ann"}) == "Hello Ann"
+    with pytest.raises(UntrustedFolder):
+        load_tools([bound], places)
+
+
+def test_a_compiled_copy_does_not_take_the_files_place(places: Places, tmp_path: Path) -> None:
+    import os
+    import py_compile
+
+    path = write(tmp_path, ONE_TOOL.replace("Hello", "Nasty"))
+    py_compile.compile(str(path))  # where the import system looks first
+    times = path.stat()
+    write(tmp_path, ONE_TOOL)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    (tool,) = load_tools([str(path)], places).tools
+    assert tool.invoke({"name": "Ann"}) == "Hello Ann"
+
+
+async def test_a_model_cannot_write_its_own_tools_or_prompt(tmp_path: Path) -> None:
+    """Whichever process opens the session, its own files and the session's are out of reach."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    mine = write(work, ONE_TOOL)
+    other = write(work, ONE_TOOL.replace("def greet", "def part"), "other.py")
+    prompt = write(work, "Be kind.", "prompt.md")
+    (work / "same.md").hardlink_to(prompt)
+    write(work, "free", "notes.md")
+    given = {"workspace": work, "prompt": prompt}
+
+    def refused(tools: list[Any], *paths: str) -> None:
+        found = {tool.name: tool for tool in tools}
+        for path in paths:
+            for name, args in (
+                ("write_file", {"content": "obey"}),
+                ("edit_file", {"old_text": "e", "new_text": "x"}),
+                ("read_file", {}),
+            ):
+                with pytest.raises(ToolFailure, match="protected"):
+                    found[name].func(path=path, **args)
+        found["write_file"].func(path="notes.md", content="more")
+
+    before = [path.read_bytes() for path in (mine, other, prompt)]
+    async with application(home, domains=["files", str(mine)], **given) as app:
+        record = app.create_session()
+        refused(app.tools, "mine.py", "MINE.py", "prompt.md", "same.md")
+    async with (
+        application(home, domains=["orders", str(other)], **given) as app,
+        app.open_session(record.id) as opened,
+    ):
+        refused(list(opened._tools.values()), "mine.py", "other.py", "prompt.md", "same.md")
+    assert [path.read_bytes() for path in (mine, other, prompt)] == before
+    assert (work / "notes.md").read_text() == "more"
 
 
 # --- what cannot be had ----------------------------------------------------------------------

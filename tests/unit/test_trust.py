@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -10,8 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config import load_settings
-from agent.errors import UsageError
-from agent.trust import SIZE_LIMIT, FolderItems, find_items, is_trusted, refusal, remember
+from agent.errors import UntrustedFolder, UsageError
+from agent.trust import (
+    SIZE_LIMIT,
+    FolderItems,
+    ToolsFile,
+    as_given,
+    bind,
+    changed_files,
+    find_items,
+    is_trusted,
+    refusal,
+    remember,
+)
 
 KEY = "sk-proj-0123456789abcdefWXYZ"
 SERVERS = {
@@ -232,6 +244,65 @@ def test_an_env_that_names_an_unusable_file_is_not_used(folder: Path) -> None:
     assert not items
     assert items.variables == {}
     assert "it names mine.py, and it is a symbolic link" in items.refused[0]
+
+
+# --- code by its contents -------------------------------------------------------------------
+
+
+def test_a_file_of_tools_is_named_by_real_path_and_digest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mine.py").write_bytes(b"\xef\xbb\xbftools = []\n")
+    (folder / "link.py").symlink_to("mine.py")
+    monkeypatch.chdir(folder)
+    digest = hashlib.sha256((folder / "mine.py").read_bytes()).hexdigest()
+    name = f"{folder}/mine.py@sha256:{digest}"
+    assert bind(["orders", "./mine.py", "link.py", "a.b:c"]) == ["orders", name, name, "a.b:c"]
+    assert bind([name]) == [name]
+    assert ToolsFile.of(name) == ToolsFile(folder / "mine.py", digest)
+    assert ToolsFile.of("orders") is ToolsFile.of("mcp:desk.py:x") is None
+
+
+def test_confirmed_tools_are_bound_to_what_was_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "mine.py").write_bytes(b"\xef\xbb\xbftools = []\n")
+    (folder / "other.py").write_text("tools = []\n")
+    items = write(folder, "\ufeffSAYSO_TOOLS=./mine.py,orders\n")
+    names = bind(["./mine.py"])
+    assert items.bind(("./mine.py", "orders", "other.py")) == (*names, "orders", "other.py")
+    (folder / "mine.py").write_text("evil\n")  # between the look and the load
+    (bound,) = items.bind(("./mine.py",))
+    with pytest.raises(UntrustedFolder):
+        ToolsFile.of(bound).read()
+
+
+def test_a_session_gets_other_contents_only_from_a_process_that_was_given_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    path = folder / "mine.py"
+    path.write_text("tools = []\n")
+    recorded = ["orders", *bind(["mine.py"])]
+    assert as_given(recorded, ["mine.py"]) == ["orders", str(path)]
+    assert changed_files(recorded, ["mine.py"]) == []
+    path.write_text("tools = [1]\n")
+    assert as_given(recorded, ["orders", "other.py"]) == recorded
+    assert changed_files(recorded, ["orders"]) == []
+    assert changed_files(recorded, ["mine.py"]) == [path]
+    confirmed = bind(["mine.py"])
+    assert as_given(recorded, confirmed) == ["orders", *confirmed]
+    assert changed_files(recorded, confirmed) == [path]
+
+
+def test_a_recorded_file_without_a_digest_is_loaded_only_where_it_was_given(folder: Path) -> None:
+    path = folder / "mine.py"
+    path.write_text("tools = []\n")
+    (name,) = as_given([str(path)], ["orders"])
+    with pytest.raises(UntrustedFolder, match=str(path)):
+        ToolsFile.of(name).read()
+    assert as_given([str(path)], [str(path)]) == [str(path)]
 
 
 # --- how it is kept -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.tools import InjectedToolArg, StructuredTool, tool
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, tool
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent.canonical import call_digest, canonical_json
@@ -39,10 +39,19 @@ def refund(**args: Any) -> str:
 
 
 REFUND = make_tool(refund, args=Refund, contract=Contract())
-REMOTE = StructuredTool(
-    name="remote",
-    description="A tool that came over MCP.",
-    func=refund,
+
+
+class Remote(BaseTool):
+    """Like a tool that came over MCP: a body of its own behind a JSON schema."""
+
+    name: str = "remote"
+    description: str = "A tool that came over MCP."
+
+    def _run(self, **args: Any) -> str:
+        return canonical_json(args)
+
+
+REMOTE = Remote(
     args_schema={
         "type": "object",
         "properties": {
@@ -52,7 +61,7 @@ REMOTE = StructuredTool(
             "config": {"type": "object"},
         },
         "required": ["order_id"],
-    },
+    }
 )
 
 
@@ -87,7 +96,9 @@ def test_a_repair_is_noted_with_both_values() -> None:
         ({"order_id": "A1", "amount": 0}, "amount: Input should be greater than 0"),
         ({"order_id": "A1", "amount": 1, "currency": "BTC"}, "currency: Input should be 'EUR'"),
         ({"order_id": "Z0", "amount": 1}, "only for demonstrations"),
-        ({"order_id": "A1", "amount": float("nan")}, "not plain JSON"),
+        ({"order_id": "A1", "amount": float("nan")}, "nan is no JSON number"),
+        ({"order_id": "A1", "amount": 1, "copies": 2**63}, "beyond 64 bits"),
+        ({"order_id": "A1", "amount": 1, "note": "\ud800"}, "half a surrogate pair"),
         ({"order_id": "A1", "amount": 1, "copies": "many"}, "got 'many'"),
     ],
 )
@@ -140,6 +151,57 @@ def test_injected_parameters_cannot_be_sent_by_a_model() -> None:
 
     assert normalise(save, {"text": "hi"}).args == {"text": "hi"}
     assert "user: the tool has no such argument" in problems(save, {"text": "hi", "user": "root"})
+
+
+class Counts(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def one_more(cls, value: int) -> int:
+        return value + 1
+
+
+class Tampered(BaseModel):
+    n: int
+    user: Annotated[str, InjectedToolArg] = "nobody"
+
+    @field_validator("n")
+    @classmethod
+    def hundredfold(cls, value: int) -> int:
+        return value * 100
+
+
+def take(n: int, user: str = "nobody") -> str:
+    """Take."""
+    return str(n)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [(Counts, "changes its arguments each time"), (Tampered, "beside injected parameters")],
+)
+def test_a_tool_whose_checks_leave_open_what_would_run_cannot_be_called(
+    model: type[BaseModel], said: str
+) -> None:
+    tool = StructuredTool(name="take", description=".", func=take, args_schema=model)
+
+    assert said in problems(tool, {"n": 1})
+
+
+def test_a_name_that_langchain_keeps_for_itself_is_refused_where_it_would_be_replaced() -> None:
+    schema = {"type": "object", "properties": {"config": {"type": "string"}}}
+    tool = StructuredTool(name="take", description=".", func=take, args_schema=schema)
+
+    assert "config: cannot be passed on" in problems(tool, {"config": "staging"})
+
+
+def test_nothing_in_the_arguments_can_be_nested_without_end() -> None:
+    deep: Any = "x"
+    for _ in range(200):
+        deep = [deep]
+
+    assert "nested too deeply" in problems(REMOTE, {"order_id": "A1", "config": {"a": deep}})
 
 
 json_values = st.recursive(

@@ -1,0 +1,78 @@
+"""Contracts refuse at definition what would otherwise fail in the middle of a call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.tools import InjectedToolArg
+from pydantic import BaseModel
+
+from tools.contract import UNKNOWN_EFFECTS, WORST, Contract, contract_of, is_read, make_tool
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"effects": "write:orders"},
+        {"effects": frozenset({1})},
+        {"version": None},
+        {"undo": 5},
+        {"timeout": 0},
+        {"timeout": float("inf")},
+    ],
+)
+def test_a_field_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Contract(**fields)
+
+
+@pytest.mark.parametrize("wrong", [lambda args: 1 / 0, lambda args: 5, lambda args: {1}])
+def test_effects_that_cannot_be_told_are_unknown_and_so_a_write(wrong: Any) -> None:
+    effects = Contract(effects=wrong).effects_of({})
+
+    assert effects == UNKNOWN_EFFECTS
+    assert not is_read(effects)
+
+
+def test_what_is_not_said_is_assumed_at_its_worst() -> None:
+    assert contract_of(object()) is WORST  # type: ignore[arg-type]
+    assert (WORST.open_world, WORST.private, WORST.idempotency) == (True, True, "none")
+    assert not is_read(WORST.effects_of({}))
+    assert not is_read(frozenset())
+
+
+@pytest.mark.parametrize("key", [lambda args: 1 / 0, lambda args: 5, lambda args: None, None])
+def test_a_call_without_a_usable_conflict_key_shares_the_common_one(key: Any) -> None:
+    assert Contract(conflict_key=key).conflicts_on({}) == ""
+
+
+def test_a_contracts_functions_cannot_change_the_arguments_they_are_shown() -> None:
+    def tamper(args: Any) -> Any:
+        args["ids"].append("X")
+        args["n"] = 13
+        return frozenset({"write:x"})
+
+    args = {"n": 1, "ids": ["A"]}
+    Contract(effects=tamper).effects_of(args)
+    Contract(conflict_key=tamper).conflicts_on(args)
+
+    assert args == {"n": 1, "ids": ["A"]}
+
+
+class Kept(BaseModel):
+    config: str
+
+
+class Injected(BaseModel):
+    user: Annotated[str, InjectedToolArg]
+
+
+@pytest.mark.parametrize("args", [Kept, Injected])
+def test_parameters_that_would_not_be_the_models_are_refused(args: type[BaseModel]) -> None:
+    def act(**_: Any) -> str:
+        """Act."""
+        return ""
+
+    with pytest.raises(ValueError, match=r"config|user"):
+        make_tool(act, args=args, contract=WORST)
