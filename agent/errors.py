@@ -72,7 +72,7 @@ class ToolMissing(UsageError):
 
 
 class UntrustedFolder(UsageError):
-    """A file of the current folder would be used, and nobody has confirmed it."""
+    """A file would be used that nobody has confirmed, or that is not what was confirmed."""
 
 
 class StoreError(SaysoError):
@@ -121,15 +121,20 @@ class InvalidDecision(DecisionError):
     exit_code = 2
 
 
+def owner_in_words(owner: str) -> str:
+    """``host:pid:token`` as a person reads it; anything else as it is."""
+    host, _, rest = owner.partition(":")
+    return f"process {rest.partition(':')[0]} on {host}" if rest else owner
+
+
 class SessionBusy(SaysoError):
     """Another process is working on the session."""
 
     def __init__(self, session: str, owner: str) -> None:
         self.session, self.owner = session, owner
-        host, _, rest = owner.partition(":")
-        process = f"process {rest.partition(':')[0]} on {host}" if rest else owner
         super().__init__(
-            f"Session {session} is open in {process}. Nothing was changed. "
+            f"Session {session} is open in another process ({owner_in_words(owner)}). "
+            "Nothing was changed. "
             "Go on there, or close it and try again."
         )
 

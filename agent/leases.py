@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from agent.errors import LeaseLost
+from agent.errors import LeaseLost, StoreError
 
 if TYPE_CHECKING:
     from agent.store import Store
     from agent.store.owner import Owner
     from agent.store.records import LeaseRecord
+
+
+log = logging.getLogger("sayso")
 
 
 class LeaseKeeper:
@@ -73,6 +77,8 @@ class LeaseKeeper:
                 self.ensure(self._seconds / 2)
             except LeaseLost:
                 return
+            except StoreError as error:  # busy for now; before a write it is renewed again
+                log.warning("the lease of %s was not renewed: %s", self._session, error)
 
     def release(self) -> None:
         """Give the lease up, if it is still ours."""

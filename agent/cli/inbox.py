@@ -29,7 +29,7 @@ from agent.cli.output import (
     say,
 )
 from agent.cli.start import Start, with_start
-from agent.errors import SaysoError, SessionBusy, ToolMissing, UsageError
+from agent.errors import SaysoError, SessionBusy, ToolMissing, UsageError, owner_in_words
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -368,7 +368,7 @@ def _carry_on(start: Start, session: str) -> int:
 def _say_busy(session: str, owner: str) -> None:
     from agent.safe_text import one_line
 
-    say(f"{session} is open in another process ({one_line(owner)}), which goes on with it.")
+    say(f"{session} is open in another process ({one_line(owner_in_words(owner))}), which goes on with it.")
 
 
 def _plan(start: Start) -> Plan:

@@ -75,7 +75,7 @@ def domains(plan: Plan) -> dict[str, list[BaseTool]]:
         toolset = load_tools([name], places)
         for notice in toolset.notices:
             say(notice)
-        found[name] = list(toolset.tools)
+        found[name.partition("@sha256:")[0]] = list(toolset.tools)
     return found
 
 

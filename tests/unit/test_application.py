@@ -244,7 +244,7 @@ async def test_a_fork_keeps_what_its_source_may_do_and_knows_its_line(tmp_path: 
         assert child.title == "fork of what is the weather like today"
         assert app._ancestors(grandchild) == [child.id, source.id]
         await app.delete(child.id)
-        assert app._ancestors(grandchild) == [child.id]
+        assert app._ancestors(grandchild) == [child.id, source.id]
 
 
 async def test_there_is_nothing_to_fork_in_an_empty_session(tmp_path: Path) -> None:
