@@ -290,17 +290,17 @@ _POSTGRES_CHECK = "SELECT 1 / count(*) FROM sessions WHERE id = %s AND lease_epo
 
 @asynccontextmanager
 async def _sqlite(path: str) -> AsyncIterator[FencedSaver]:
-    try:
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
-        connection.execute("PRAGMA synchronous=FULL")
-        saver = ThreadedSqliteSaver(connection)
-        saver.setup()
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"The database {path} cannot be used: {error}") from error
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+            stack.callback(connection.close)
+            connection.execute("PRAGMA synchronous=FULL")
+            saver = ThreadedSqliteSaver(connection)
+            stack.push_async_callback(saver.close)
+            saver.setup()
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"The database {path} cannot be used: {error}") from error
         yield saver
-    finally:
-        await saver.close()
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ def _checked(
 
 def _checked_edit(
     approval: ApprovalRecord, decision: Decision, find_tool: FindTool
-) -> tuple[Decision, str]:
+) -> tuple[Decision, str | None]:
     from agent.canonical import call_digest
     from agent.checks.arguments import ArgumentsError, normalise
 
@@ -84,5 +84,7 @@ def _checked_edit(
         normalised = normalise(tool, args)
     except ArgumentsError as error:
         raise InvalidDecision(f"{error}\nNothing was decided; correct the arguments.") from error
-    edited = Decision("edit", args=normalised.args, message=decision.message)
-    return edited, call_digest(tool.name, normalised.args)
+    digest = call_digest(tool.name, normalised.args)
+    if digest == approval.digest:  # nothing was changed, and nobody should be told that it was
+        return Decision("approve", message=decision.message), None
+    return Decision("edit", args=normalised.args, message=decision.message), digest

@@ -211,7 +211,7 @@ class AgentSession:
         message = HumanMessage(text, additional_kwargs=self._receipt_of(before.turn))
         self._update(state="running", turn=turn, error=None, title=before.title or _title(text))
         self._store.trail.append(self.id, "turn.started", {"turn": turn, "text": text})
-        begun = _Turn(before.model_copy(update={"turn": turn}))
+        begun = _Turn(before.model_copy(update={"turn": turn}), labels=self._labels_in(snapshot))
         async with aclosing(self._drive({"messages": [message]}, begun)) as events:
             async for event in events:
                 yield event
@@ -233,7 +233,8 @@ class AgentSession:
             return
         self._update(state="running", error=None)
         rows = await self._recorded(record.turn, snapshot)
-        async with aclosing(self._drive(_answers(rows), _Turn(record))) as events:
+        turn = _Turn(record, labels=self._labels_in(snapshot))
+        async with aclosing(self._drive(_answers(rows), turn)) as events:
             async for event in events:
                 yield event
 
@@ -399,10 +400,18 @@ class AgentSession:
         events: list[Event] = []
         for message in (update or {}).get("messages", []):
             if isinstance(message, ToolMessage):
-                if (tool := self._tools.get(message.name or "")) and message.status == "success":
-                    turn.labels |= labels_of(tool)
+                turn.labels |= self._labels_of(message)
                 events.append(_finished(message))
         return events
+
+    def _labels_of(self, message: BaseMessage) -> set[str]:
+        tool = self._tools.get(message.name or "") if isinstance(message, ToolMessage) else None
+        return labels_of(tool) if tool and getattr(message, "status", "") == "success" else set()
+
+    def _labels_in(self, snapshot: StateSnapshot) -> set[str]:
+        """The labels of all results in the history: a crash may have kept them off the row."""
+        messages = snapshot.values.get("messages", [])
+        return {label for message in messages for label in self._labels_of(message)}
 
     async def _snapshot(self) -> StateSnapshot:
         """The graph's state, as the last pass left it: nobody else drives this session.

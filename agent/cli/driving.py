@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agent.cli.output import say
 from agent.cli.report import Outcome, Reporter
 from agent.errors import SaysoError, SessionBusy
-from agent.events import ApprovalAsked, Done, Event
+from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 
 if TYPE_CHECKING:
     from agent.application import Application
@@ -73,6 +73,8 @@ async def _hold(
             while last.done.state == "waiting" and settle is not None:
                 ended = await settle(app, session)
                 if ended is not None:
+                    if receipt := session.receipt():  # the one that was shown still waited
+                        reporter.show(ReceiptReady(receipt))
                     return _Pass(ended)
                 last = await _follow(session.resume(), reporter)
             return last

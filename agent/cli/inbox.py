@@ -368,7 +368,8 @@ def _carry_on(start: Start, session: str) -> int:
 def _say_busy(session: str, owner: str) -> None:
     from agent.safe_text import one_line
 
-    say(f"{session} is open in another process ({one_line(owner_in_words(owner))}), which goes on with it.")
+    where = one_line(owner_in_words(owner))
+    say(f"{session} is open in another process ({where}), which goes on with it.")
 
 
 def _plan(start: Start) -> Plan:

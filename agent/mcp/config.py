@@ -6,7 +6,7 @@
       "mcpServers": {
         "orders": {
           "command": "python",
-          "args": ["-m", "mcp_servers.orders"],
+          "args": ["-P", "-m", "mcp_servers.orders"],
           "env": {"ORDER_DESK_DB": "${HOME}/orders.db"},
           "sayso": {"trusted": true, "timeout": 30, "effects": {"get_order": ["read:orders"]}}
         }

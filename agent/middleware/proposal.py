@@ -148,11 +148,10 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
         "args": normalised.args,
         **verdict,
     }
+    proposal.verdicts[call["id"] or ""] = verdict
     if verdict["behavior"] == "deny":
         proposal.events.append(("call.denied", event))
         _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), trail=False)
-    else:
-        proposal.verdicts[call["id"] or ""] = verdict
     if is_read(frozenset(verdict["effects"])) and verdict["behavior"] == "allow":
         # A write enters the trail with its approval, or with its intent in the ledger.
         proposal.events.append(("call.allowed", event))

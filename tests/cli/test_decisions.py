@@ -463,7 +463,7 @@ def test_a_decision_stays_when_the_tool_is_not_loaded_here(
     database = str(folder.parent / "mcp-orders.db")
     server = {
         "command": sys.executable,
-        "args": ["-m", "mcp_servers.orders"],
+        "args": ["-P", "-m", "mcp_servers.orders"],
         "env": {"ORDER_DESK_DB": database},
     }
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))

@@ -179,7 +179,7 @@ def mcp_orders(folder: Path, sayso_home: Path) -> str:
     database = sayso_home.parent / "mcp-orders.db"
     server = {
         "command": sys.executable,
-        "args": ["-m", "mcp_servers.orders"],
+        "args": ["-P", "-m", "mcp_servers.orders"],
         "env": {"ORDER_DESK_DB": str(database)},
         "sayso": {"trusted": True},
     }

@@ -62,7 +62,7 @@ def orders(tmp_path: Path) -> ServerConfig:
     return ServerConfig(
         name="orders",
         command=sys.executable,
-        args=("-m", "mcp_servers.orders"),
+        args=("-P", "-m", "mcp_servers.orders"),
         env={"ORDER_DESK_DB": str(tmp_path / "desk.db")},
         cwd=REPOSITORY,
         trusted=True,

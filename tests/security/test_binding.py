@@ -7,6 +7,8 @@ handle on the graph would, and looks at the world.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -376,3 +378,15 @@ async def test_arguments_that_no_checkpoint_could_hold_are_the_models_to_correct
 
         assert (trajectory.done.state, trajectory.done.answer) == ("done", "Then not.")
         assert ran == []
+
+
+async def test_the_reference_in_langgraph_json_builds_a_graph_without_a_checkpointer() -> None:
+    root = Path(__file__).parents[2]
+    path, _, name = json.loads((root / "langgraph.json").read_text())["graphs"]["sayso"].partition(
+        ":"
+    )
+    module = importlib.import_module(path.removeprefix("./").removesuffix(".py").replace("/", "."))
+    graph = await getattr(module, name)()
+
+    assert set(graph.nodes) == {"__start__", "model", "tools"}
+    assert graph.checkpointer is None

@@ -24,6 +24,7 @@ from agent.evals.reviewers import (
     approves,
     stays_silent,
 )
+from agent.events import CallJudged
 from agent.session import AgentSession
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
@@ -325,3 +326,21 @@ async def test_a_grant_that_is_no_effect_is_refused_at_the_start(
     with pytest.raises(UsageError, match="is no effect"):
         async with application(tmp_path, options=Options(granted=(pattern,))):
             pass
+
+
+async def test_an_edit_that_changes_nothing_is_an_approval(tmp_path: Path) -> None:
+    async with session(tmp_path, [calls(REFUND_C1, ids=["r"]), "Done."]) as (_, opened):
+        await converse(opened, "refund 5", stays_silent)
+        (approval,) = opened.pending()
+        row = opened.decide(approval.id, Decision("edit", args={**approval.args, "amount": "5.0"}))
+
+        assert row.status == "approved"
+        assert "changed" not in (await _resumed(opened)).results["r"]
+
+
+async def test_a_denied_call_is_told_with_its_verdict(tmp_path: Path) -> None:
+    options = Options(denied=("spend:*",), via="test")
+    async with session(tmp_path, [calls(REFUND_C1), "No."], options=options) as (_, opened):
+        trajectory = await converse(opened, "refund 5", approves)
+
+        assert [event.verdict["behavior"] for event in trajectory.of(CallJudged)] == ["deny"]

@@ -222,3 +222,23 @@ async def test_many_sessions_at_once_share_one_database_without_losing_anything(
         effects = app.store.ledger.list(limit=100)
         assert [effect.state for effect in effects] == ["committed"] * 50
         assert app.store.trail.verify() == []
+
+
+async def test_labels_of_what_was_read_before_a_crash_are_not_lost(tmp_path: Path) -> None:
+    gate, ran = Gate(), list[str]()
+    gate.open.set()
+    down = iter([True, False])
+
+    def flaky(messages: Any) -> str:
+        if next(down):
+            raise ConnectionError("down")
+        return "Done."
+
+    steps = [calls(("act", {"n": 1})), flaky]
+    async with session(tmp_path, steps, tools=[tool(gate, "read:n", ran)]) as (app, opened):
+        await converse(opened, "read", approves)
+        app.store.sessions.update(opened.id, labels=[])  # as a killed process leaves it
+        opened._seen = None
+        _ = [event async for event in opened.resume()]
+
+        assert app.store.sessions.get(opened.id).labels == ["private"]

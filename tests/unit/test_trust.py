@@ -30,7 +30,7 @@ SERVERS = {
     "mcpServers": {
         "orders": {
             "command": "python",
-            "args": ["-m", "mcp_servers.orders", "a b; rm -rf ~"],
+            "args": ["-P", "-m", "mcp_servers.orders", "a b; rm -rf ~"],
             "env": {"TOKEN": KEY, "OTHER": "${HOME_TOKEN}"},
             "cwd": "/srv",
             "sayso": {"trusted": True},
@@ -93,7 +93,7 @@ def test_an_env_is_shown_by_names_and_targets(folder: Path) -> None:
 def test_servers_are_shown_with_what_they_run_and_get(folder: Path) -> None:
     assert write(folder, mcp=SERVERS).describe() == [
         ".mcp.json",
-        "  orders: runs python -m mcp_servers.orders 'a b; rm -rf ~'; "
+        "  orders: runs python -P -m mcp_servers.orders 'a b; rm -rf ~'; "
         "env: TOKEN=…WXYZ, OTHER=…${HOME_TOKEN}; cwd: /srv; "
         "what it claims of its own tools (that they only read) is believed",
         "  docs: connects to https://…@docs.example/mcp?key=…; headers: X-Key=…WXYZ",
