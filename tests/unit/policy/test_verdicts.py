@@ -102,4 +102,4 @@ segments = st.lists(st.sampled_from(["notes", "..", ".", "a", "", "x y"]), min_s
 def test_whatever_a_path_is_made_of_it_is_covered_only_inside_the_folder(parts: list[str]) -> None:
     path = "/".join(parts)
     if covers({"path": {"under": "notes"}}, {"path": path}):
-        assert posixpath.normpath(posixpath.join("/root", path)).startswith("/root/notes/")
+        assert posixpath.normpath(posixpath.join("/base", path)).startswith("/base/notes/")
