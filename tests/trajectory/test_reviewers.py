@@ -138,7 +138,7 @@ OUTCOMES: dict[str, tuple[Reviewer, Outcome]] = {
     ),
     "edits to the same": (
         Edits({"n": 1}),
-        Outcome((1,), "edited", ("committed",), "appended 1", "done", 0),
+        Outcome((1,), "approved", ("committed",), "appended 1", "done", 0),
     ),
     "rejects with a reason": (
         Rejects("one is enough"),
