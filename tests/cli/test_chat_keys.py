@@ -57,6 +57,7 @@ def test_yes_counts_only_after_the_whole_call_was_shown(tmp_path):
             chat.expect("Show the rest first")
         chat.send(" ")
         chat.expect('"line 030"')
+        chat.expect("more lines")  # keys count once the page is drawn to its end
         chat.send("y")
         chat.expect("Show the rest first")
         shown = ""
