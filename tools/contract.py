@@ -196,13 +196,14 @@ def make_tool(
 
 def _check_parameters(args: type[BaseModel]) -> None:
     for name, field in args.model_fields.items():
-        if name in _RESERVED:
+        if name in RESERVED:
             raise ValueError(f"{name}: LangChain keeps this name; call the parameter otherwise")
         if any(isinstance(m, InjectedToolArg) or m is InjectedToolArg for m in field.metadata):
             raise ValueError(f"{name}: an injected parameter is no argument of the model's")
 
 
-_RESERVED = frozenset({"config", "run_manager", "callbacks"})
+RESERVED = frozenset({"config", "run_manager", "callbacks"})
+"""Names that LangChain keeps for itself in a function's tool: it would pass its own value."""
 
 
 def contract_of(tool: BaseTool) -> Contract:

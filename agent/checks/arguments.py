@@ -23,6 +23,7 @@ from referencing.exceptions import Unresolvable
 
 from agent.canonical import canonical_json, check_plain
 from agent.errors import SaysoError
+from tools.contract import RESERVED
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,6 @@ def _checked(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
         raise
     except Exception as error:
         raise ArgumentsError(tool.name, [f"cannot be used: {error}"]) from error
-
-
-RESERVED = frozenset({"config", "run_manager", "callbacks"})
-"""Names that LangChain keeps for itself in a function's tool: it would pass its own value."""
 
 
 def _check_names(tool: BaseTool, args: Mapping[str, Any]) -> None:
