@@ -6,6 +6,7 @@ each other; ``session.py`` drives what comes out of it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,7 +25,7 @@ from agent.errors import UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
 from agent.middleware.state import AgentContext, Recording
-from agent.models import build_chat_model
+from agent.models import build_chat_model, service_of
 from agent.session import AgentSession
 from agent.store import Owner, Store
 from agent.toolset import SERVER, Places, Toolset, load_tools
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from agent.checkpoints import FencedSaver
     from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
+
+
+STARTED = "session.started"
+"""The trail entry with what a session was started with, beside what its row keeps."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,8 @@ class Application:
 
     def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
         code = [file.path for file in tools_files(self.settings.tools)]
-        protected = (*code, *filter(None, [self.settings.prompt]))
+        settings = self.settings
+        protected = (*code, *filter(None, [settings.prompt]), *settings.database_files)
         bundled = load_tools(names, Places(self.settings.home, workspace, protected))
         return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
 
@@ -162,9 +168,10 @@ class Application:
         """A new, empty session with this process's model, tools and authority."""
         authority = Authority()
         tools = bind(self.settings.tools)
-        self._toolset(tools, self.workspace)  # raises before anything is written
+        toolset = self._toolset(tools, self.workspace)  # raises before anything is written
         self._model(self.settings.model)
-        return self.store.sessions.create(
+        started = self._surroundings(self.settings.model, toolset)
+        record = self.store.sessions.create(
             model=self.settings.model,
             tools=[*tools, *self._servers],
             workspace=str(self.workspace) if self.workspace else None,
@@ -172,6 +179,8 @@ class Application:
             denied=list(self.options.denied),
             actor=self.actor,
         )
+        self.store.trail.append(record.id, STARTED, started)
+        return record
 
     @asynccontextmanager
     async def new_session(self) -> AsyncIterator[AgentSession]:
@@ -225,10 +234,26 @@ class Application:
         )
 
     def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:
-        name = self.settings.model if self.options.override else record.model
-        own = self.settings.prompt.read_text(encoding="utf-8") if self.settings.prompt else None
-        prompt = prompts.system_prompt(toolset.domains, own)
-        return build_agent(self._model(name), toolset.tools, prompt, self.saver)
+        model = self._model(self._model_of(record))
+        return build_agent(model, toolset.tools, self._prompt(toolset), self.saver)
+
+    def _model_of(self, record: SessionRecord) -> str:
+        return self.settings.model if self.options.override else record.model
+
+    def _prompt(self, toolset: Toolset) -> str:
+        path = self.settings.prompt
+        try:
+            own = path.read_text(encoding="utf-8") if path else None
+        except (OSError, UnicodeError) as error:
+            raise UsageError(f"SAYSO_PROMPT={path}: cannot be read: {error}") from error
+        return prompts.system_prompt(toolset.domains, own)
+
+    def _surroundings(self, model: str, toolset: Toolset) -> dict[str, str | None]:
+        """What a session depends on that it does not keep: where its model is, and the prompt."""
+        return {
+            "service": service_of(model, self.settings.openai_base_url),
+            "prompt": hashlib.sha256(self._prompt(toolset).encode()).hexdigest(),
+        }
 
     def _model(self, name: str) -> BaseChatModel:
         if name not in self.models:
@@ -256,7 +281,22 @@ class Application:
             f"Its tools {path} have changed since it was started; they are used as they are now."
             for path in changed_files(record.tools, self.settings.tools)
         ]
-        changed += self._toolset_of(record).notices
+        toolset = self._toolset_of(record)
+        return changed + self._surroundings_changed(record, toolset) + list(toolset.notices)
+
+    def _surroundings_changed(self, record: SessionRecord, toolset: Toolset) -> list[str]:
+        entries = self.store.trail.entries(record.id, kind=STARTED, limit=1)
+        then = entries[0].data if entries else {}
+        now = self._surroundings(self._model_of(record), toolset)
+        changed = []
+        if then.get("service") and now["service"] and then["service"] != now["service"]:
+            changed.append(f"Its requests went to {then['service']}, now to {now['service']}.")
+        if then.get("prompt", now["prompt"]) != now["prompt"]:
+            source = self.settings.prompt or "the bundled one"
+            changed.append(
+                "Its system prompt has changed since it was started; it goes on with "
+                f"{source} as it is now."
+            )
         return changed
 
     def _ancestors(self, record: SessionRecord) -> list[str]:
@@ -288,6 +328,7 @@ class Application:
             parent=source.id,
             labels=source.labels,
         )
+        self.store.trail.append(record.id, STARTED, self._surroundings(source.model, toolset))
         async with self.open_session(record.id) as session:
             await session.seed(closed(messages, source.id))
             self.store.sessions.update(record.id, state="done", turn=turn_number(messages))

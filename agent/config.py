@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import platformdirs
 from dotenv import dotenv_values
@@ -223,6 +223,19 @@ class Settings(BaseModel):
 
     unknown: tuple[str, ...] = Field(default=(), exclude=True)
     """Not a setting: one sentence for each variable that was found and not used, and why."""
+
+    @property
+    def database_files(self) -> tuple[Path, ...]:
+        """The SQLite database and what SQLite keeps beside it; empty for PostgreSQL."""
+        scheme, _, rest = self.database_url.partition(":///")
+        if scheme != "sqlite":
+            return ()
+        given = Path(unquote(rest.partition("?")[0]))  # as SQLAlchemy reads it
+        return tuple(
+            path.with_name(path.name + suffix)
+            for path in dict.fromkeys((given, given.resolve()))  # a link's target has the log
+            for suffix in ("", "-wal", "-shm", "-journal")
+        )
 
     def ensure_home(self) -> Path:
         """Make the state folder, mode 0700, or check the one that is there.

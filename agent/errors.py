@@ -150,6 +150,14 @@ class LeaseLost(SaysoError):
         )
 
 
+class RuleEnded(SaysoError):
+    """The rule that allowed a call was revoked since, or does not cover what would run."""
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        super().__init__(f"Rule {rule} does not allow this call any more; nothing was changed.")
+
+
 class LimitReached(SaysoError):
     """A limit stopped the turn.
 

@@ -26,7 +26,8 @@ async def make_graph() -> Any:
 
 def _build() -> Any:
     settings = load_settings()
-    toolset = load_tools(settings.tools, Places(settings.ensure_home(), settings.workspace))
+    places = Places(settings.ensure_home(), settings.workspace, settings.database_files)
+    toolset = load_tools(settings.tools, places)
     model = build_chat_model(
         settings.model,
         openai_api_key=settings.openai_api_key,

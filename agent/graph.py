@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 
 from agent.middleware.approval import ApprovalMiddleware
+from agent.middleware.chain import ChainMiddleware
 from agent.middleware.context import ContextMiddleware
 from agent.middleware.execution import ExecutionMiddleware
 from agent.middleware.guard import guarded
@@ -38,10 +39,12 @@ def build_agent(
         [guarded(tool) for tool in tools],
         system_prompt=system_prompt,
         middleware=[
-            ContextMiddleware(),
-            ProposalMiddleware(),
-            ApprovalMiddleware(tools),
-            ExecutionMiddleware(),
+            ChainMiddleware(
+                ContextMiddleware(),
+                ProposalMiddleware(),
+                ApprovalMiddleware(tools),
+                ExecutionMiddleware(),
+            )
         ],
         state_schema=SaysoState,
         context_schema=AgentContext,

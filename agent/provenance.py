@@ -7,13 +7,14 @@ needs to ask the right question. It is no proof that the model took the value fr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+import prompts
 from tools.contract import contract_of
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import BaseMessage, ToolMessage
     from langchain_core.tools import BaseTool
 
 
@@ -34,6 +35,28 @@ def labels_of(tool: BaseTool) -> set[str]:
     contract = contract_of(tool)
     labels = {"untrusted": contract.open_world, "private": contract.private}
     return {label for label, applies in labels.items() if applies}
+
+
+def labels_in(message: ToolMessage, tool: BaseTool) -> set[str]:
+    """The labels that a message under this tool's name gives its session.
+
+    An error may be the harness's own words, which label nothing. What an open-world tool said
+    stands between marks, and counts as a result.
+    """
+    opening = prompts.message("untrusted_open", tool=tool.name)
+    if message.status == "success" or opening in str(message.content):
+        return labels_of(tool)
+    return set()
+
+
+def labels_of_results(messages: Iterable[BaseMessage], tools: Mapping[str, BaseTool]) -> set[str]:
+    """The labels that all results among these messages give; of unknown tools, none."""
+    found: set[str] = set()
+    for message in messages:
+        tool = tools.get(getattr(message, "name", None) or "") if message.type == "tool" else None
+        if tool is not None:
+            found |= labels_in(cast("ToolMessage", message), tool)
+    return found
 
 
 def trace(args: Mapping[str, Any], messages: Sequence[BaseMessage]) -> list[Source]:

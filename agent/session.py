@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import langsmith
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
-from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
+from langgraph.types import Command, StateSnapshot
 from langsmith.utils import tracing_is_enabled
 
 from agent import inbox
@@ -34,21 +33,12 @@ from agent.errors import (
     ToolMissing,
     UsageError,
 )
-from agent.events import (
-    ApprovalAsked,
-    CallFinished,
-    CallJudged,
-    CallProposed,
-    Done,
-    Event,
-    Message,
-    MessageDelta,
-    ReceiptReady,
-)
+from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 from agent.middleware.context import RECEIPT
-from agent.middleware.state import AgentContext, last_reply
-from agent.provenance import labels_of
+from agent.middleware.state import AgentContext
+from agent.provenance import labels_of_results
 from agent.receipt import build_receipt, receipt_text
+from agent.streaming import GraphPass, Stopped, TurnReader
 from agent.types import Actor, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
@@ -85,56 +75,15 @@ class CallsWait(UsageError):
         )
 
 
-class _Stopped(Exception):
-    """The operator stopped the running pass at once."""
-
-
 @dataclass
 class _Turn:
     """What one drive has seen so far, and how it ended; ``before`` is the row as it began."""
 
     before: SessionRecord
+    reader: TurnReader
     state: SessionState = "failed"
     asked: list[ApprovalRecord] = field(default_factory=list)
-    answer: str = ""
     error: str | None = None
-    labels: set[str] = field(default_factory=set)
-    tokens: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class _PassEnd:
-    """Where a pass leaves the graph, told from what it streams.
-
-    A snapshot says the same, but makes it anew from every message that the database holds.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    waiting: dict[str, Interrupt] = field(default_factory=dict)
-
-    def note(self, mode: str, chunk: Any) -> None:
-        """Take in one chunk of the stream."""
-        if mode == "values":
-            self.values = chunk
-        elif mode == "updates":
-            self.waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
-
-    def snapshot(self) -> StateSnapshot:
-        """The graph at the end of the pass: at rest, or with one task for each open call."""
-        tasks = tuple(
-            PregelTask(id=key, name="tools", path=(), interrupts=(found,))
-            for key, found in self.waiting.items()
-        )
-        return StateSnapshot(
-            values=self.values,
-            next=tuple(task.name for task in tasks),
-            config={},
-            metadata=None,
-            created_at=None,
-            parent_config=None,
-            tasks=tasks,
-            interrupts=tuple(self.waiting.values()),
-        )
 
 
 class AgentSession:
@@ -159,10 +108,9 @@ class AgentSession:
         self._tools: Mapping[str, BaseTool] = {tool.name: tool for tool in tools}
         self._context, self._actor = context, actor
         self._config: Any = {"configurable": {"thread_id": id}}
-        self._control = RunControl()
         self._driving = self._stopped = False
-        self._pump: asyncio.Task[None] | None = None
-        self._in_tools = False
+        self._pass: GraphPass | None = None
+        self._labels: set[str] | None = None
         self._seen: StateSnapshot | None = None
         lease.when_lost(self._stop_now)
         langsmith.set_runtime_overrides(aio_to_thread=_without_thread)
@@ -173,6 +121,11 @@ class AgentSession:
     def record(self) -> SessionRecord:
         """The session's row, as it is now."""
         return self._store.sessions.get(self.id)
+
+    @property
+    def tools(self) -> tuple[BaseTool, ...]:
+        """The tools that it may propose calls of."""
+        return tuple(self._tools.values())
 
     def pending(self) -> list[ApprovalRecord]:
         """What waits for a person, oldest first; decisions made elsewhere are seen here."""
@@ -211,7 +164,7 @@ class AgentSession:
         message = HumanMessage(text, additional_kwargs=self._receipt_of(before.turn))
         self._update(state="running", turn=turn, error=None, title=before.title or _title(text))
         self._store.trail.append(self.id, "turn.started", {"turn": turn, "text": text})
-        begun = _Turn(before.model_copy(update={"turn": turn}), labels=self._labels_in(snapshot))
+        begun = self._begin(before.model_copy(update={"turn": turn}), snapshot)
         async with aclosing(self._drive({"messages": [message]}, begun)) as events:
             async for event in events:
                 yield event
@@ -229,14 +182,18 @@ class AgentSession:
         self._check_tools(snapshot)
         if not snapshot.tasks:
             state: SessionState = "cancelled" if record.state == "cancelled" else "done"
-            yield self._done(state, _Turn(record))
+            yield self._done(state, self._begin(record, snapshot))
             return
         self._update(state="running", error=None)
         rows = await self._recorded(record.turn, snapshot)
-        turn = _Turn(record, labels=self._labels_in(snapshot))
-        async with aclosing(self._drive(_answers(rows), turn)) as events:
+        async with aclosing(self._drive(_answers(rows), self._begin(record, snapshot))) as events:
             async for event in events:
                 yield event
+
+    def _begin(self, before: SessionRecord, snapshot: StateSnapshot) -> _Turn:
+        if self._labels is None:  # a crash may have kept them off the row
+            self._labels = labels_of_results(snapshot.values.get("messages", []), self._tools)
+        return _Turn(before, TurnReader(self._tools, self._labels))
 
     async def _drive(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
@@ -251,7 +208,7 @@ class AgentSession:
             raise
         except LeaseLost:
             raise
-        except (GraphDrained, _Stopped):
+        except (GraphDrained, Stopped):
             turn.state = "interrupted"
         except LimitReached as error:
             turn.state, turn.error = "stopped", str(error)
@@ -267,7 +224,7 @@ class AgentSession:
             yield ApprovalAsked(approval)
         if self._context.recording is not None:
             self._context.recording.note()
-        receipt = build_receipt(self._store, self.id, turn.before.turn)
+        receipt = self.receipt() if turn.state != "waiting" else Receipt()
         if receipt:
             yield ReceiptReady(receipt)
         yield self._end(turn.state, turn, receipt)
@@ -281,7 +238,7 @@ class AgentSession:
                     yield event
             snapshot = await self._snapshot()
             if not snapshot.tasks:
-                if not turn.answer.strip():
+                if not turn.reader.answer.strip():
                     raise SaysoError(
                         "The model's reply was empty, and again when it was asked once more. "
                         'Nothing was lost: say "continue", or choose another model with --model.'
@@ -302,10 +259,10 @@ class AgentSession:
     def _end(self, state: SessionState, turn: _Turn, receipt: Receipt) -> Done:
         before = turn.before
         tokens = {
-            key: before.tokens.get(key, 0) + turn.tokens.get(key, 0)
-            for key in before.tokens.keys() | turn.tokens.keys()
+            key: before.tokens.get(key, 0) + turn.reader.tokens.get(key, 0)
+            for key in before.tokens.keys() | turn.reader.tokens.keys()
         }
-        labels = sorted({*before.labels, *turn.labels})
+        labels = sorted({*before.labels, *turn.reader.labels})
         learnt = {"labels": labels} if labels != before.labels else {}
         self._update(state=state, error=turn.error, tokens=tokens, **learnt)
         return self._done(state, turn, receipt)
@@ -313,105 +270,24 @@ class AgentSession:
     def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
         refused = receipt is not None and receipt.refused
         code = 5 if state == "done" and refused else EXIT_CODES[state]
-        return Done(self.id, state, turn.answer, code, turn.error)
+        return Done(self.id, state, turn.reader.answer, code, turn.error)
 
     # --- the graph -------------------------------------------------------------------------
 
     async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
-        """One pass of the graph as events. It runs in a task of its own, so that a stop can
-        cancel the graph and not its reader."""
+        """One pass of the graph as events; where it came to its end, its state is known."""
         if self._stopped:  # asked for between two passes
-            raise _Stopped
+            raise Stopped
         self._seen = None
-        queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        control = self._control = RunControl()
-        end = _PassEnd()
-
-        async def pump() -> None:
-            try:
-                async for mode, chunk in self._graph.astream(
-                    graph_input,
-                    self._config,
-                    context=self._context,
-                    stream_mode=["updates", "messages", "values"],
-                    durability="sync",
-                    control=control,
-                ):
-                    end.note(mode, chunk)
-                    for event in self._events(mode, chunk, turn):
-                        queue.put_nowait(event)
-                self._seen = end.snapshot()
-            finally:
-                queue.put_nowait(None)
-
-        self._pump = asyncio.create_task(pump())
+        running = GraphPass(self._graph, self._config, self._context, turn.reader)
+        self._pass = running
         try:
-            while (event := await queue.get()) is not None:
-                yield event
-            await asyncio.wait({self._pump})
-            if self._pump.cancelled():
-                raise _Stopped
-            self._pump.result()
+            async with aclosing(running.run(graph_input)) as events:
+                async for event in events:
+                    yield event
         finally:
-            await self._stop_pump()
-
-    async def _stop_pump(self) -> None:
-        task, self._pump = self._pump, None
-        if task is not None and not task.done():
-            task.cancel()
-        if task is not None:
-            await asyncio.gather(task, return_exceptions=True)
-
-    def _events(self, mode: str, chunk: Any, turn: _Turn) -> list[Event]:
-        if mode == "messages":
-            message, metadata = chunk
-            streams = message.type == "AIMessageChunk" and metadata.get("langgraph_node") == "model"
-            self._in_tools = False if streams else self._in_tools
-            return [MessageDelta(message.text)] if streams and message.text else []
-        events: list[Event] = []
-        if mode == "updates" and "__metadata__" not in chunk:
-            for node, update in chunk.items():
-                if node == "model":
-                    events += self._reply_events(update, turn)
-                elif node == "tools":
-                    events += self._result_events(update, turn)
-        return events
-
-    def _reply_events(self, update: Any, turn: _Turn) -> list[Event]:
-        parts = update if isinstance(update, list) else [update]
-        messages = [m for part in parts for m in (part or {}).get("messages", [])]
-        verdicts = {k: v for part in parts for k, v in ((part or {}).get("verdicts") or {}).items()}
-        events: list[Event] = []
-        for message in messages:
-            if isinstance(message, AIMessage):
-                turn.answer = message.text if not message.tool_calls else turn.answer
-                _count(turn.tokens, message)
-                events += [Message(message.text)] if message.text else []
-                for call in message.tool_calls:
-                    events.append(CallProposed(call["id"] or "", call["name"], call["args"]))
-                    if verdict := verdicts.get(call["id"]):
-                        events.append(CallJudged(call["id"] or "", call["name"], verdict))
-                self._in_tools = bool(message.tool_calls)
-            elif isinstance(message, ToolMessage):
-                events.append(_finished(message))
-        return events
-
-    def _result_events(self, update: Any, turn: _Turn) -> list[Event]:
-        events: list[Event] = []
-        for message in (update or {}).get("messages", []):
-            if isinstance(message, ToolMessage):
-                turn.labels |= self._labels_of(message)
-                events.append(_finished(message))
-        return events
-
-    def _labels_of(self, message: BaseMessage) -> set[str]:
-        tool = self._tools.get(message.name or "") if isinstance(message, ToolMessage) else None
-        return labels_of(tool) if tool and getattr(message, "status", "") == "success" else set()
-
-    def _labels_in(self, snapshot: StateSnapshot) -> set[str]:
-        """The labels of all results in the history: a crash may have kept them off the row."""
-        messages = snapshot.values.get("messages", [])
-        return {label for message in messages for label in self._labels_of(message)}
+            self._pass = None
+        self._seen = running.snapshot
 
     async def _snapshot(self) -> StateSnapshot:
         """The graph's state, as the last pass left it: nobody else drives this session.
@@ -507,16 +383,15 @@ class AgentSession:
         """
         if not self._driving:
             return "Nothing is running."
-        if self._pump is None or not self._in_tools or self._control.drain_requested:
+        if self._pass is None or not self._pass.request_drain():
             self._stop_now()
             return "Stopping now."
-        self._control.request_drain("the operator asked to stop")
         return "Stopping as soon as the running calls have ended. Ctrl-C again stops at once."
 
     def _stop_now(self) -> None:
         self._stopped = True
-        if self._pump is not None:
-            self._pump.cancel()
+        if self._pass is not None:
+            self._pass.stop()
 
     async def cancel(self) -> None:
         """End the session: nothing that waits runs, the history stays valid."""
@@ -583,29 +458,17 @@ def _open_tools(snapshot: StateSnapshot) -> list[str]:
     """The tools of the calls that have not been answered yet."""
     if not _open_calls(snapshot):
         return []
-    messages = snapshot.values["messages"]
-    reply = last_reply(messages)
-    if reply is None:
-        return []
-    after = messages[messages.index(reply) :]
-    answered = {message.tool_call_id for message in after if isinstance(message, ToolMessage)}
-    return [call["name"] for call in reply.tool_calls if call["id"] not in answered]
+    answered: set[str] = set()
+    for message in reversed(snapshot.values["messages"]):
+        if isinstance(message, AIMessage):
+            return [call["name"] for call in message.tool_calls if call["id"] not in answered]
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+    return []
 
 
 def _open_calls(snapshot: StateSnapshot) -> bool:
     return any(task.name == "tools" for task in snapshot.tasks)
-
-
-def _finished(message: ToolMessage) -> CallFinished:
-    return CallFinished(
-        message.tool_call_id, message.name or "", message.status, str(message.content)
-    )
-
-
-def _count(tokens: dict[str, int], message: AIMessage) -> None:
-    if usage := message.usage_metadata:
-        tokens["input"] = tokens.get("input", 0) + usage["input_tokens"]
-        tokens["output"] = tokens.get("output", 0) + usage["output_tokens"]
 
 
 def _unexpected(error: Exception) -> str:

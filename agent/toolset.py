@@ -50,8 +50,8 @@ class Places:
         home: The state folder.
         workspace: The one folder of the file tools; ``None`` for no file tools.
         protected: Files that file tools never touch although they may be in the workspace:
-            what this program reads as code or as its prompt. ``.env*``, ``.mcp.json`` and
-            ``.git`` are among them anyway.
+            what this program reads as code or as its prompt, and its record. ``.env*``,
+            ``.mcp.json`` and ``.git`` are among them anyway.
     """
 
     home: Path

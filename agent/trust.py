@@ -64,6 +64,15 @@ class FolderItems:
         """SHA-256 (hex) of each file's contents, by name."""
         return {name: _digest(text.encode()) for name, text in self.texts.items()}
 
+    @property
+    def entries(self) -> list[str]:
+        """Which of ``.env`` and ``.mcp.json`` there are: they are used, or ignored.
+
+        A file that the ``.env`` names comes with it, and a session that was started with such a
+        file goes on with it in any case.
+        """
+        return [name for name in self.texts if name in (ENV, MCP)]
+
     def bind(self, tools: Sequence[str]) -> tuple[str, ...]:
         """Names of tools, files of this folder among them bound to the contents read here."""
         digests = self.digests

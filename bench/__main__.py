@@ -33,7 +33,11 @@ SHORT = Effort(step_rounds=1, steps=100, start_rounds=3, store_rounds=30, sessio
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--short", action="store_true", help="a few rounds only")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

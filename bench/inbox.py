@@ -171,7 +171,9 @@ def report(figures: dict[str, list[Figure]]) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=10_000, help="sessions in the store")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--json", action="store_true")

@@ -298,7 +298,9 @@ def _of(rounds: list[Round], variant: str) -> list[dict[str, float]]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)

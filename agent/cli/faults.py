@@ -45,7 +45,9 @@ def _keep(error: Exception) -> str:
 def logged(home: Path) -> Iterator[None]:
     """Meanwhile what libraries log and warn about goes to the log, not to the terminal.
 
-    The file is made, readable by its owner only, when there is something to write.
+    Afterwards too what their threads still log while the process ends, such as LangSmith's about
+    traces that it could not send. The file is made, readable by its owner only, when there is
+    something to write.
     """
     root = logging.getLogger()
     handler = _PrivateFile(home / LOG, delay=True, encoding="utf-8", errors="backslashreplace")
@@ -59,7 +61,8 @@ def logged(home: Path) -> Iterator[None]:
         finally:
             logging.captureWarnings(False)
             root.removeHandler(handler)
-            handler.close()
+            handler.close()  # it opens the file again when there is more
+            logging.lastResort = handler
 
 
 class _PrivateFile(logging.FileHandler):

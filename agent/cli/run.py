@@ -187,6 +187,7 @@ async def _chat(start: Start, latest: bool, session: str | None) -> int:
     from importlib import import_module
 
     from agent.cli.faults import logged
+    from agent.cli.history import history_file
     from agent.cli.start import plan
     from agent.repl.app import chat as talk
 
@@ -211,5 +212,5 @@ async def _chat(start: Start, latest: bool, session: str | None) -> int:
             session_id=session,
             continue_latest=latest,
             one_model=start.model is not None,
-            history=home / "history",
+            history=history_file(home),
         )

@@ -75,10 +75,11 @@ def delete(
     """Erase what a session held; a tombstone stays in the trail."""
     import asyncio
 
+    from agent.cli.history import forget, history_file
     from agent.cli.start import open_store, opened, plan
     from agent.safe_text import one_line
 
-    with open_store() as (_, store):
+    with open_store() as (settings, store):
         record = store.sessions.get(session)
     if not yes:
         if not on_terminal():
@@ -87,12 +88,21 @@ def delete(
         if not confirm(f"Erase {record.id}{title} for good?"):
             raise SaysoError("Nothing was deleted.")
 
-    async def erase() -> None:
+    async def erase() -> list[str]:
         async with opened(plan(Start(), "cli", folder=False)) as application:
+            turns = application.store.trail.entries(record.id, kind="turn.started")
             await application.delete(record.id)
+            return [turn.data["text"] for turn in turns]
 
-    asyncio.run(erase())
+    typed = asyncio.run(erase())
     say(f"{record.id} is deleted. That it existed stays in the trail.")
+    path = history_file(settings.home)
+    try:
+        forget(path, typed)
+    except OSError as error:
+        raise SaysoError(
+            f"What you typed in it is still in the chat's history, {path}: {error.strerror}."
+        ) from error
 
 
 # --- one session ---------------------------------------------------------------------------

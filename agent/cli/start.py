@@ -36,7 +36,11 @@ Tools = Annotated[
 ]
 Workspace = Annotated[
     Path | None,
-    typer.Option("--workspace", metavar="DIR", help="The one folder that file tools may touch."),
+    typer.Option(
+        "--workspace",
+        metavar="DIR",
+        help="The one folder that file tools of a new session may touch.",
+    ),
 ]
 Grant = Annotated[
     list[str] | None,
@@ -239,10 +243,10 @@ def _confirmed(folder: Path, trust: bool) -> FolderItems | None:
     state = folders.is_trusted(folder, items, home)
     if state or trust:
         return items
-    names = ", ".join(one_line(name) for name in items.texts)
+    names = ", ".join(items.entries)
     if not on_terminal():
         say(
-            f"Ignored {names} of {one_line(str(folder))}: {state.reason} To use it, confirm it "
+            f"Ignored {names} of {one_line(str(folder))}. {state.reason} To use it, confirm it "
             "once in sayso chat, or add --trust."
         )
         return None

@@ -51,9 +51,11 @@ class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
         """
         if not must_ask(request):
             return await handler(request)
-        if not context_of(request).superseding and not _decided(request):
+        record = _decided(request)
+        if record is None and not context_of(request).superseding:
             await self._pause(request)
-        return await _as_recorded(request, handler)
+            record = _decided(request)
+        return await _as_recorded(request, handler, record)
 
     async def _pause(self, request: ToolCallRequest) -> None:
         """Ask as LangChain does, with the form for answers that it publishes for this tool.
@@ -92,12 +94,15 @@ async def _runs_nothing(request: ToolCallRequest) -> ToolMessage:
     return answer(request, "")
 
 
-async def _as_recorded(request: ToolCallRequest, handler: Handler) -> ToolMessage | Command[Any]:
+async def _as_recorded(
+    request: ToolCallRequest, handler: Handler, record: ApprovalRecord | None
+) -> ToolMessage | Command[Any]:
     """What the store recorded about a call; while it says nothing, the question stays open."""
-    while (record := _decided(request)) is None:
+    while record is None:
         if context_of(request).superseding:
             return await handler(request)
         pause(request, "This has not been decided: an answer counts once it is recorded.")
+        record = _decided(request)
     if record.status == "approved":
         return await handler(request)
     if record.status == "edited":

@@ -24,9 +24,9 @@ from agent.canonical import call_digest
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import turn_number
 from agent.deadlines import within
-from agent.errors import ToolMissing
+from agent.errors import RuleEnded, ToolMissing
 from agent.middleware.guard import Entry, entry
-from agent.middleware.results import readable, transaction_of
+from agent.middleware.results import failure, readable, transaction_of
 from agent.middleware.state import (
     AgentContext,
     OpenCall,
@@ -38,6 +38,7 @@ from agent.middleware.state import (
 )
 from agent.policy import covers
 from agent.policy.evaluate import outside
+from agent.store.ledger import Begun
 from agent.store.records import ApprovalRecord, EffectRecord
 from tools.contract import (
     CallInfo,
@@ -147,12 +148,13 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         recording: Recording,
         bound: Bound,
     ) -> ToolMessage:
-        decided = not context.cancelling and _allows(_record(recording, bound), bound)
-        if context.superseding and not decided:
-            return _superseded(request, recording, bound.open)
+        if context.superseding:
+            decided = not context.cancelling and _allows(_record(recording, bound), bound)
+            if not decided:
+                return _superseded(request, recording, bound.open)
         permit = _permit(request, recording, bound)
-        if isinstance(permit, str):
-            return answer(request, prompts.message(permit))
+        if permit is None:
+            return answer(request, prompts.message("mismatch"))
         lock = self._locks.setdefault(bound.contract.conflicts_on(bound.args), asyncio.Lock())
         async with lock:
             timeout = bound.contract.timeout or context.tool_timeout
@@ -177,20 +179,16 @@ def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
     )
 
 
-def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Permit | str:
-    """The permission this write runs under, or the key of the message that says why not."""
+def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Permit | None:
+    """The permission this write runs under; ``None`` when what was decided is something else.
+
+    A rule is looked at once more where the write begins.
+    """
     verdict = bound.open.verdict
     if verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest:
-        rules = recording.store.rules.active(recording.session)
-        if any(
-            rule.id == verdict["rule"] and rule.tool == bound.tool.name
-            for rule in rules
-            if covers(rule.scope_args, bound.args)
-        ):
-            return Permit(rule=verdict["rule"])
-        return "revoked"
+        return Permit(rule=verdict["rule"])
     record = _await_decision(request, recording, bound)
-    return Permit(approval=record.id) if record else "mismatch"
+    return Permit(approval=record.id) if record else None
 
 
 def _await_decision(
@@ -224,22 +222,10 @@ def _begin(
 ) -> EffectRecord | ToolMessage:
     """Put ``intended`` on disk; a message instead when the ledger already knows this call."""
     while True:
-        lease = recording.lease(seconds)
-        begun = recording.store.ledger.begin(
-            session=recording.session,
-            epoch=lease.epoch,
-            lease_margin=seconds,
-            turn=turn_number(request.state["messages"]),
-            message=bound.open.message,
-            call=bound.open.call,
-            tool=bound.tool.name,
-            tool_version=bound.contract.version,
-            args=bound.args,
-            digest=bound.digest,
-            approval=permit.approval,
-            rule=permit.rule,
-            idempotency_key=_idempotency_key(recording.session, bound.open),
-        )
+        try:
+            begun = _begin_once(request, recording, bound, permit, seconds)
+        except RuleEnded:
+            return answer(request, prompts.message("revoked"))
         match begun.outcome:
             case "run":
                 return begun.effect
@@ -253,6 +239,28 @@ def _begin(
                 return answer(
                     request, prompts.message("failed", error="other arguments ran under this key.")
                 )
+
+
+def _begin_once(
+    request: ToolCallRequest, recording: Recording, bound: Bound, permit: Permit, seconds: float
+) -> Begun:
+    lease = recording.lease(seconds)
+    return recording.store.ledger.begin(
+        session=recording.session,
+        epoch=lease.epoch,
+        lease_margin=seconds,
+        turn=turn_number(request.state["messages"]),
+        message=bound.open.message,
+        call=bound.open.call,
+        tool=bound.tool.name,
+        tool_version=bound.contract.version,
+        args=bound.args,
+        digest=bound.digest,
+        approval=permit.approval,
+        rule=permit.rule,
+        idempotency_key=_idempotency_key(recording.session, bound.open),
+        covered=lambda rule: rule.tool == bound.tool.name and covers(rule.scope_args, bound.args),
+    )
 
 
 def _idempotency_key(session: str, call: OpenCall) -> str:
@@ -364,18 +372,20 @@ class _Attempt:
         """From how the body ended to a state of the ledger; a message's status never decides."""
         match outcome:
             case ToolFailure():
-                text = prompts.message("failed", error=outcome)
-                return "failed", answer(self.request, text), "answered"
+                return "failed", self._failure("failed", outcome), "answered"
             case BaseException() if not started.entered:
                 text = prompts.message("failed", error=outcome)
                 return "failed", answer(self.request, text), "not entered"
             case BaseException():
-                text = prompts.message("unknown_outcome", error=outcome)
-                return "in_doubt", answer(self.request, text), "lost"
+                return "in_doubt", self._failure("unknown_outcome", outcome), "lost"
             case ToolMessage() if not started.entered:
                 return "failed", outcome.model_copy(update={"status": "error"}), "not entered"
         limit = self.context.result_limit
         return "committed", readable(self.request, outcome, self.bound.contract, limit), "answered"
+
+    def _failure(self, key: str, error: BaseException) -> ToolMessage:
+        limit = self.context.result_limit
+        return failure(self.request, key, error, self.bound.contract, limit)
 
 
 def _outcome(task: asyncio.Future[Any]) -> Any:

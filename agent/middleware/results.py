@@ -45,16 +45,46 @@ def readable(
     return message
 
 
+def failure(
+    request: ToolCallRequest, key: str, error: object, contract: Contract, limit: int
+) -> ToolMessage:
+    """How a call failed, as the model may see it.
+
+    An error that a tool raised is as much its own text as a result is: cut alike, and marked
+    where it may be the text of strangers.
+
+    Args:
+        key: The text of ``messages.toml`` that ``error`` is put into.
+    """
+    text = cut(str(error), limit)
+    if contract.open_world:
+        text = f"\n{marked(text, request.tool_call['name'])}\n"
+    return answer(request, prompts.message(key, error=text).strip())
+
+
 def transaction_of(message: ToolMessage) -> str | None:
-    """The service's own id of a change, where a result names it as ``transaction``."""
-    result = message.artifact
-    if not isinstance(result, dict):
-        try:
-            result = json.loads(str(message.content))
-        except ValueError:
-            return None
-    found = result.get("transaction") if isinstance(result, dict) else None
-    return found if isinstance(found, str) else None
+    """The service's own id of a change, where a result names it as ``transaction``.
+
+    It is looked for in the artifact, in the structured content of an MCP server (which the
+    artifact holds under that name), and in a text that is JSON.
+    """
+    artifact = message.artifact if isinstance(message.artifact, dict) else {}
+    for result in (artifact, artifact.get("structured_content"), _as_json(message)):
+        found = result.get("transaction") if isinstance(result, dict) else None
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _as_json(message: ToolMessage) -> Any:
+    """A result whose text is JSON, also between the marks; ``None`` when it is none."""
+    text, end = str(message.content), f"\n{prompts.message('untrusted_close')}"
+    if text.startswith(_opening(message.name or "")) and text.endswith(end):
+        text = text.partition("\n")[2].removesuffix(end)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def cut(text: str, limit: int) -> str:
@@ -68,7 +98,11 @@ def marked(text: str, tool: str) -> str:
     """Text of strangers between two marks; it cannot close its own frame."""
     end = prompts.message("untrusted_close")
     inner = text.replace(end, end.replace("[", "(").replace("]", ")"))
-    return f"{prompts.message('untrusted_open', tool=tool)}\n{inner}\n{end}"
+    return f"{_opening(tool)}{inner}\n{end}"
+
+
+def _opening(tool: str) -> str:
+    return f"{prompts.message('untrusted_open', tool=tool)}\n"
 
 
 def _as_text(content: Any) -> str:

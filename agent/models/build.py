@@ -67,6 +67,17 @@ def build_chat_model(
     return model
 
 
+def service_of(name: str, openai_base_url: str | None) -> str | None:
+    """Host and port that the requests of a model go to, such as ``api.openai.com``.
+
+    ``None`` where the settings do not say it: ``offline``, and providers other than OpenAI.
+    """
+    if name.partition(":")[0].strip().lower() != "openai":
+        return None
+    parts = urlsplit(openai_base_url or _OPENAI_URL)
+    return parts.netloc.rpartition("@")[2].lower()
+
+
 def describe(model: BaseChatModel) -> str:
     """The short name shown in the banner and kept with a session, such as ``openai:gpt-5-mini``."""
     return model.get_name()

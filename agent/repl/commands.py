@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -13,17 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.config import OFFLINE
+from agent.repl.ports import Approvals
 from agent.repl.render import show_receipt
 from agent.repl.screen import join
+from agent.repl.status import model_text
+from agent.repl.talk import Talk
 from agent.safe_text import exact_json, one_line, shorten, strict
-
-if TYPE_CHECKING:
-    from agent.repl.app import Chat
+from agent.store.records import ApprovalRecord
 
 TRAIL_ENTRIES = 20
 """How many entries ``/trail`` shows; ``sayso trail show`` has them all."""
 
-OFFLINE_NOTE = "offline: a rule-based stand-in, set OPENAI_API_KEY for a real model"
+COUNTED = 100
+"""Up to how many approvals of other sessions ``/approvals`` counts."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ class Command:
     name: str
     usage: str
     summary: str
-    run: Callable[[Chat, str], Awaitable[None]]
+    run: Callable[[Talk, str], Awaitable[None]]
 
 
-async def run_command(chat: Chat, text: str) -> None:
+async def run_command(talk: Talk, text: str) -> None:
     """Run a line that starts with a slash; an unknown one names its nearest neighbours."""
     name, _, rest = text[1:].partition(" ")
     command = COMMANDS.get(name)
@@ -47,152 +48,169 @@ async def run_command(chat: Chat, text: str) -> None:
             if near
             else "/help lists them."
         )
-        chat.screen.note(f"There is no command /{name}. {hint}")
+        talk.screen.note(f"There is no command /{name}. {hint}")
         return
-    await command.run(chat, rest.strip())
+    await command.run(talk, rest.strip())
 
 
-async def _help(chat: Chat, _: str) -> None:
+async def _help(talk: Talk, _: str) -> None:
     rows = [(f"/{c.name} {c.usage}".strip(), c.summary) for c in COMMANDS.values()]
-    _table(chat, rows)
-    chat.screen.note(
-        "Enter sends, Ctrl+J or Alt+Enter is a new line, Ctrl+C stops a turn, Ctrl+D leaves."
+    _table(talk, rows)
+    talk.screen.note(
+        "Enter sends, Ctrl+J or Alt+Enter is a new line, Ctrl+C stops a turn, Ctrl+D leaves. "
+        "At a call that waits, ? explains the keys."
     )
 
 
-async def _tools(chat: Chat, _: str) -> None:
-    app = await chat.application()
+async def _tools(talk: Talk, _: str) -> None:
+    app = await talk.application()
     from tools.contract import contract_of, is_read
 
     rows = []
-    for tool in app.tools:
+    for tool in talk.session.tools if talk.session else app.tools:
         effects = contract_of(tool).effects
         known = () if callable(effects) else sorted(effects)
         gate = "runs by itself" if known and is_read(frozenset(known)) else "waits for you"
         does = ", ".join(known) or "depends on its arguments"
         rows.append((tool.name, f"{gate} · {does} · {tool.description.strip().splitlines()[0]}"))
-    _table(chat, rows)
+    _table(talk, rows)
 
 
-async def _approvals(chat: Chat, _: str) -> None:
-    if not chat.pending():
-        chat.screen.note("Nothing waits for you in this session.")
-        return
-    await chat.ask_again()
+async def _approvals(talk: Talk, _: str) -> None:
+    app, here = await talk.application(), talk.pending()
+    if not here:
+        talk.screen.note("Nothing waits for you in this session.")
+    if elsewhere := _waiting_elsewhere(app.store.approvals, here):
+        talk.screen.note(elsewhere)
+    await talk.ask_again()
 
 
-async def _rules(chat: Chat, rest: str) -> None:
-    session = chat.session
+def _waiting_elsewhere(approvals: Approvals, here: Sequence[ApprovalRecord]) -> str:
+    """What waits beside the approvals of this session; empty when nothing does."""
+    shown = {approval.id for approval in here}
+    rows = approvals.list(status="pending", limit=len(here) + COUNTED + 1)
+    others = sum(row.id not in shown for row in rows)
+    if not others:
+        return ""
+    count = str(others) if others <= COUNTED else f"over {COUNTED}"
+    more = " more" if here else ""
+    return f"{count}{more} wait{'s' * (others == 1)} in other sessions: sayso approvals"
+
+
+async def _rules(talk: Talk, rest: str) -> None:
+    session = talk.session
     if session is None:
-        chat.screen.note("No rules: this session has not begun.")
+        talk.screen.note("No rules: this session has not begun.")
         return
     words = rest.split()
     if words[:1] == ["revoke"] and len(words) == 2:
         rule = session.revoke(words[1])
-        chat.screen.note(f"Revoked {rule.id}: {rule.scope}. Such calls wait for you again.")
+        talk.screen.note(f"Revoked {rule.id}: {rule.scope}. Such calls wait for you again.")
         return
     if words:
-        chat.screen.note("Use /rules, or /rules revoke ID.")
+        talk.screen.note("Use /rules, or /rules revoke ID.")
         return
     rules = [rule for rule in session.rules() if rule.revoked_at is None]
     if not rules:
-        chat.screen.note('No "always" rules in this session.')
+        talk.screen.note('No "always" rules in this session.')
         return
-    _table(chat, [(r.id, f"{r.tool}: {r.scope} · agreed by {r.created_by}") for r in rules])
-    chat.screen.note("/rules revoke ID takes one back.")
+    _table(talk, [(r.id, f"{r.tool}: {r.scope} · agreed by {r.created_by}") for r in rules])
+    talk.screen.note("/rules revoke ID takes one back.")
 
 
-async def _sessions(chat: Chat, _: str) -> None:
-    app = await chat.application()
+async def _sessions(talk: Talk, _: str) -> None:
+    app = await talk.application()
     rows = [
         (s.id, join((s.state, s.updated_at[:16].replace("T", " "), shorten(s.title, 60))))
         for s in app.store.sessions.list(limit=20)
     ]
     if rows:
-        _table(chat, rows)
+        _table(talk, rows)
     else:
-        chat.screen.note("There are no sessions yet.")
+        talk.screen.note("There are no sessions yet.")
 
 
-async def _resume(chat: Chat, rest: str) -> None:
+async def _resume(talk: Talk, rest: str) -> None:
     if not rest:
-        chat.screen.note("Which one? /resume ID; /sessions lists them.")
+        talk.screen.note("Which one? /resume ID; /sessions lists them.")
         return
-    await chat.open(rest)
+    await talk.open(rest)
 
 
-async def _new(chat: Chat, _: str) -> None:
-    await chat.leave_session()
-    chat.screen.note("A new session begins with your next message.")
+async def _new(talk: Talk, _: str) -> None:
+    await talk.leave_session()
+    talk.screen.note("A new session begins with your next message.")
 
 
-async def _model(chat: Chat, _: str) -> None:
-    await chat.application()
+async def _model(talk: Talk, _: str) -> None:
+    app = await talk.application()
     who, option = "A new session uses", ""
-    if chat.session is not None:
-        who, option = "This session uses", f" -r {chat.session.id}"
-    chat.screen.note(f"{who} {model_text(chat.model_in_use())}.")
-    chat.screen.note(f"To change it: leave, then sayso chat{option} --model provider:name")
+    if talk.session is not None:
+        who, option = "This session uses", f" -r {talk.session.id}"
+    talk.screen.note(f"{who} {model_text(talk.model_in_use(app))}.")
+    talk.screen.note(f"To change it: leave, then sayso chat{option} --model provider:name")
 
 
-async def _cost(chat: Chat, _: str) -> None:
-    if chat.session is None:
-        chat.screen.note("Nothing was used yet.")
+async def _cost(talk: Talk, _: str) -> None:
+    if talk.session is None:
+        talk.screen.note("Nothing was used yet.")
         return
-    record, model = chat.session.record, chat.model_in_use()
+    record, model = talk.session.record, talk.model_in_use(await talk.application())
     if record.cost is not None:
         cost = f"US$ {record.cost:.4f}"
     elif model == OFFLINE:
-        cost = "estimated from the length of the texts; the offline model costs nothing"
+        cost = "the offline model costs nothing"
     else:
         cost = "no price known for this model"
-    used = (
-        f"{token_count(record.tokens.get(kind, 0), model)} tokens {kind}"
-        for kind in ("input", "output")
-    )
-    chat.screen.note(join((*used, cost)))
+    used = (f"{record.tokens.get(kind, 0):,} tokens {kind}" for kind in ("input", "output"))
+    talk.screen.note(join((*used, cost)))
 
 
-async def _trail(chat: Chat, _: str) -> None:
-    if chat.session is None:
-        chat.screen.note("The trail is empty: this session has not begun.")
+async def _trail(talk: Talk, _: str) -> None:
+    if talk.session is None:
+        talk.screen.note("The trail is empty: this session has not begun.")
         return
-    app = await chat.application()
-    entries = list(app.store.trail.entries(chat.session.id))
-    room = max(chat.screen.console.width - 40, 20)
+    app = await talk.application()
+    entries = list(app.store.trail.entries(talk.session.id))
+    room = max(talk.screen.console.width - 40, 20)
     rows = [
         (str(e.seq), join((e.at[11:19], e.kind, shorten(exact_json(e.data, indent=None), room))))
         for e in entries[-TRAIL_ENTRIES:]
     ]
-    _table(chat, rows)
-    chat.screen.note(f"{len(entries)} entries in all: sayso trail show {chat.session.id}")
+    _table(talk, rows)
+    talk.screen.note(f"{len(entries)} entries in all: sayso trail show {talk.session.id}")
 
 
-async def _receipt(chat: Chat, _: str) -> None:
-    if chat.session is None:
-        chat.screen.note("No write was proposed yet.")
+async def _receipt(talk: Talk, _: str) -> None:
+    if talk.session is None:
+        talk.screen.note("No write was proposed yet.")
         return
-    show_receipt(chat.screen, chat.session.receipt())
+    show_receipt(talk.screen, talk.session.receipt())
 
 
-async def _quit(chat: Chat, _: str) -> None:
-    chat.leaving = True
+async def _quit(talk: Talk, _: str) -> None:
+    talk.leaving = True
 
 
 COMMANDS: dict[str, Command] = {
     command.name: command
     for command in (
         Command("help", "", "what can be done here", _help),
-        Command("approvals", "", "decide what waits", _approvals),
-        Command("receipt", "", "what the last turn that proposed writes really did", _receipt),
-        Command("tools", "", "the tools, and which of them wait for you", _tools),
+        Command(
+            "approvals",
+            "",
+            "decide what waits in this session; says what waits in others",
+            _approvals,
+        ),
+        Command("receipt", "", "what really became of the writes of the last turn", _receipt),
+        Command("tools", "", "the tools at hand, and which of them wait for you", _tools),
         Command("rules", "[revoke ID]", 'your "always" answers, and taking one back', _rules),
         Command("sessions", "", "the latest sessions", _sessions),
         Command("resume", "ID", "go on with another session", _resume),
         Command("new", "", "begin a new session", _new),
         Command("model", "", "which model answers", _model),
         Command("cost", "", "tokens and cost of this session", _cost),
-        Command("trail", "", "the record of this session", _trail),
+        Command("trail", "", "the latest entries of the record of this session", _trail),
         Command("quit", "", "leave; nothing is lost", _quit),
     )
 }
@@ -224,22 +242,10 @@ class ChatCompleter(Completer):
                     yield Completion(session, -len(rest), display_meta=one_line(title))
 
 
-def model_text(name: str) -> str:
-    """The model's name; the offline one says what it is."""
-    return OFFLINE_NOTE if name == OFFLINE else one_line(name)
-
-
-def token_count(count: int, model: str) -> str:
-    """A number of tokens; the offline model counts none, it is estimated from the characters."""
-    if model != OFFLINE:
-        return f"{count:,}"
-    return f"~{round(count, -2) if count >= 1000 else count:,}"
-
-
-def _table(chat: Chat, rows: Iterable[tuple[str, str]]) -> None:
+def _table(talk: Talk, rows: Iterable[tuple[str, str]]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows:
         table.add_row(Text(strict(name), "bold"), Text(strict(text)))
-    chat.screen.show(table)
+    talk.screen.show(table)

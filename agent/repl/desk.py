@@ -1,38 +1,37 @@
 """Asking a person about what waits, and recording the answers.
 
 The rules that keep an answer an answer: a deciding key counts only after the whole call was on
-the screen and only when it was typed afterwards (``keys``); while a panel is open the store is
-asked again and again, so that a decision made elsewhere closes it; an answer that does not fit
-changes nothing and is asked again.
+the screen (``questions``); while a panel is open the store is asked again and again, so that a
+decision made elsewhere closes it; an answer that does not fit changes nothing and is asked again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from rich.console import RenderableType
+
 from agent.errors import AlreadyDecided, DecisionError
-from agent.repl.keys import CLOSED, Answers, Keyboard
-from agent.repl.panel import approval_panel, call_line, decided_elsewhere, explanation, overview
+from agent.repl.editing import ArgumentsError, parse_arguments
+from agent.repl.panel import (
+    approval_panel,
+    call_line,
+    explanation,
+    overview,
+    what_became_of,
+)
 from agent.repl.ports import Approvals, Session
 from agent.repl.prompts import Prompts
-from agent.repl.screen import Lines, Screen, echo, join
+from agent.repl.questions import LEAVE, Questions, Void
+from agent.repl.screen import Screen, join
 from agent.safe_text import exact_json, strict
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
 
-POLL_SECONDS = 0.5
-"""How often an open panel asks the store whether somebody else has decided."""
-
-KEY_MARK = "▸"
-"""Stands at the bottom while a key is waited for."""
-
-_LEAVE = frozenset({"q", "escape", "c-c", "c-d", CLOSED})
-_MORE = frozenset({" ", "enter"})
-_ROWS_FOR_KEYS = 3  # the line with the keys, the status line, and one to spare
+CHAT = "chat"
+"""``decided_via`` of a decision made at a panel; every other one was made elsewhere."""
 
 Outcome = Literal["decided", "left"]
 
@@ -44,25 +43,15 @@ class Desk:
     Args:
         session: Whose approvals they are.
         approvals: The store, for who decided elsewhere.
-        left: Ids that the person has left waiting; they are not asked about again until
-            ``ask_again``.
     """
 
     session: Session
     approvals: Approvals
     screen: Screen
-    keyboard: Keyboard
+    questions: Questions
     prompts: Prompts
-    poll: float = POLL_SECONDS
-    left: set[str] = field(default_factory=set)
-
-    def waiting(self) -> list[ApprovalRecord]:
-        """What waits and was not left."""
-        return [a for a in self.session.pending() if a.id not in self.left]
-
-    def ask_again(self) -> None:
-        """Forget what was left: everything that waits is asked about."""
-        self.left.clear()
+    _left: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
 
     async def settle(self) -> bool:
         """Ask until nothing waits or the rest was left.
@@ -70,14 +59,55 @@ class Desk:
         Returns:
             Whether anything was decided, here or elsewhere, so that the session can go on.
         """
-        before = {a.id for a in self.session.pending()}
-        while waiting := self.waiting():
+        before = set(self._seen)
+        before |= _ids(self.look())
+        while waiting := self._unanswered():
             outcome = (
                 await self._one(waiting[0]) if len(waiting) == 1 else await self._several(waiting)
             )
             if outcome == "left":
-                self.left |= {a.id for a in self.waiting()}
-        return not before <= {a.id for a in self.session.pending()}
+                self._left |= _ids(self._unanswered())
+        return not before <= _ids(self.look())
+
+    def ask_again(self) -> None:
+        """Forget what was left: everything that waits is asked about."""
+        self._left.clear()
+
+    # --- what is decided elsewhere -------------------------------------------------------
+
+    def has_news(self) -> bool:
+        """Whether something that waited no longer does, unsaid so far; ``look`` says what."""
+        pending = _ids(self.session.pending())
+        self._seen |= pending
+        return self._seen != pending
+
+    def look(self) -> list[ApprovalRecord]:
+        """What waits now; says what became of that which waited before."""
+        pending = self.session.pending()
+        for gone in sorted(self._seen - _ids(pending)):
+            self._say_what_became_of(self.approvals.get(gone))
+        self._seen = _ids(pending)
+        return pending
+
+    def recall(self) -> None:
+        """Say which calls of the last turn were decided elsewhere; for a session just opened."""
+        turn = self.session.record.turn
+        rows = self.approvals.list(status=None, session=self.session.id, turn=turn, limit=None)
+        for row in sorted(rows, key=lambda row: row.decided_at or ""):
+            if row.status not in ("pending", "superseded") and row.decided_via != CHAT:
+                self._say_what_became_of(row)
+
+    def _say_what_became_of(self, approval: ApprovalRecord) -> None:
+        moved_on = approval.status == "superseded"
+        self.screen.note(what_became_of(approval), "yellow" if moved_on else "bold green")
+
+    def _unanswered(self) -> list[ApprovalRecord]:
+        """What waits and was not left."""
+        return [a for a in self.look() if a.id not in self._left]
+
+    def _void(self, watched: Sequence[ApprovalRecord]) -> Void:
+        """Whether a question about these is void: one of them has been decided elsewhere."""
+        return lambda: not _ids(watched) <= _ids(self.look())
 
     # --- several approvals of one step ---------------------------------------------------
 
@@ -101,9 +131,8 @@ class Desk:
         )
         if key is None:
             return "decided"
-        if key in _LEAVE:
-            self._say_left(waiting)
-            return "left"
+        if key in LEAVE:
+            return self._leave(waiting)
         if key == "d":
             return await self._each(waiting)
         if key == "A" and len(writes) > 1:
@@ -114,17 +143,16 @@ class Desk:
 
     async def _each(self, waiting: list[ApprovalRecord]) -> Outcome:
         for number, approval in enumerate(waiting, 1):
-            if approval.id in {a.id for a in self.session.pending()}:
+            if approval.id in _ids(self.look()):
                 await self._one(approval, f"{number} of {len(waiting)}")
-        self.left |= {a.id for a in waiting} & {a.id for a in self.session.pending()}
+        self._left |= _ids(waiting) & _ids(self.look())
         return "decided"
 
     async def _all(self, writes: list[ApprovalRecord]) -> Outcome:
         """Show every call whole, then take one answer for them."""
         for number, approval in enumerate(writes, 1):
             panel = approval_panel(approval, self.session.record, f"{number} of {len(writes)}")
-            end = await self._show_whole(writes, self.screen.lines(panel))
-            if end != "shown":
+            if await self._show_whole(writes, panel) != "shown":
                 return "decided"  # news, or back to the overview
         key = await self._key(
             writes, f"y approve all {len(writes)} shown above · q back to the overview", {"y"}
@@ -140,7 +168,7 @@ class Desk:
         """Show one approval until it is decided, here or elsewhere, or left."""
         while True:
             panel = approval_panel(approval, self.session.record, position)
-            seen = await self._show_whole([approval], self.screen.lines(panel))
+            seen = await self._show_whole([approval], panel)
             end = await self._answer(approval) if seen == "shown" else seen
             if end != "again":
                 return end
@@ -155,10 +183,8 @@ class Desk:
             )
             if key is None:
                 return "decided"
-            if key in _LEAVE:
-                self._say_left([approval])
-                self.left.add(approval.id)
-                return "left"
+            if key in LEAVE:
+                return self._leave([approval])
             if key == "?":
                 self.screen.show(explanation(approval, always=offers_always))
                 continue
@@ -216,7 +242,7 @@ class Desk:
                     return False
                 return self._take(self.session.decide(approval.id, Decision("edit", args=args)))
             except AlreadyDecided as error:
-                self.screen.error(str(error))
+                self._say_too_late(error)
                 return True
             except (DecisionError, ArgumentsError) as error:
                 self.screen.error(f"{error}")
@@ -257,148 +283,51 @@ class Desk:
             for decided in record():
                 self._take(decided)
         except AlreadyDecided as error:
-            self.screen.error(str(error))
+            self._say_too_late(error)
         except DecisionError as error:
             self.screen.error(str(error))
             return False
         return True
 
     def _take(self, decided: ApprovalRecord) -> bool:
+        self._seen.discard(decided.id)
         self.screen.note(f"{decided.status}: {call_line(decided, 60)}", "green")
         if decided.decided_args is not None and decided.status == "edited":
             self.screen.note(f"runs with {exact_json(decided.decided_args, indent=None)}", "green")
         return True
 
-    def _say_left(self, approvals: Sequence[ApprovalRecord]) -> None:
+    def _say_too_late(self, error: AlreadyDecided) -> None:
+        self._seen.discard(error.approval)
+        self.screen.error(str(error))
+
+    def _leave(self, approvals: Sequence[ApprovalRecord]) -> Literal["left"]:
+        self._left |= _ids(approvals)
         ids = ", ".join(approval.id for approval in approvals)
         self.screen.note(
             f"Left waiting: {ids}. Decide with /approvals, or from another terminal: "
             f"sayso approve {approvals[0].id}"
         )
+        return "left"
 
     # --- showing and asking --------------------------------------------------------------
 
     async def _show_whole(
-        self, watched: list[ApprovalRecord], lines: Lines
+        self, watched: Sequence[ApprovalRecord], panel: RenderableType
     ) -> Literal["shown", "left", "decided"]:
-        """Print lines, a screenful at a time; a key for the next one, never an answer."""
-        page = max(self.screen.height - _ROWS_FOR_KEYS, 1)
-        for start in range(0, len(lines), page):
-            self.screen.show_lines(lines[start : start + page])
-            rest = len(lines) - start - page
-            if rest <= 0:
-                break
-            key = await self._key(
-                watched,
-                f"Space shows {rest} more lines · q leaves it waiting",
-                set(_MORE),
-                transient=True,
-                otherwise="Show the rest first (Space): the whole call has to be seen.",
-            )
-            if key is None:
-                return "decided"
-            if key in _LEAVE:
-                self.left |= {approval.id for approval in watched}
-                self._say_left(watched)
-                return "left"
-        return "shown"
+        end = await self.questions.show_whole(self.screen.lines(panel), self._void(watched))
+        if end == "left":
+            return self._leave(watched)
+        return "shown" if end == "shown" else "decided"
 
     async def _key(
-        self,
-        watched: list[ApprovalRecord],
-        question: str,
-        keys: set[str],
-        *,
-        otherwise: str = "",
-        transient: bool = False,
+        self, watched: Sequence[ApprovalRecord], question: str, keys: set[str]
     ) -> str | None:
-        """Wait for one of the keys, or one that leaves.
-
-        Args:
-            watched: What the question is about; it is void when one of them is decided.
-            question: Names the keys; the last thing printed before a key can count.
-            keys: The keys that are returned, beside those that leave.
-            otherwise: What to say to any other key.
-            transient: Whether the question is wiped afterwards.
-
-        Returns:
-            The key; ``None`` when an approval of ``watched`` is no longer pending, which has
-            been said.
-        """
-        with asking(self.screen, self.keyboard, question, transient=transient) as answers:
-            while True:
-                key = await answers.get(self.poll)
-                if key is None:
-                    if self._decided_elsewhere(watched):
-                        return None
-                elif key in keys or key in _LEAVE:
-                    return key
-                else:
-                    self.screen.note(otherwise or f"That key does nothing here. {question}")
-
-    def _decided_elsewhere(self, watched: list[ApprovalRecord]) -> bool:
-        pending = {approval.id for approval in self.session.pending()}
-        gone = [approval for approval in watched if approval.id not in pending]
-        for approval in gone:
-            self.screen.note(decided_elsewhere(self.approvals.get(approval.id)), "bold green")
-        return bool(gone)
+        """A key for a question about approvals; ``None`` when one of them was decided elsewhere."""
+        return await self.questions.key(question, keys, self._void(watched))
 
 
-@contextlib.contextmanager
-def asking(
-    screen: Screen, keyboard: Keyboard, question: str, *, transient: bool = False
-) -> Iterator[Answers]:
-    """Put a question that one key answers; ``KEY_MARK`` shows that keys count from now on.
-
-    Args:
-        transient: Whether the question itself is wiped afterwards.
-    """
-    if not transient:
-        screen.note(question, "bold")
-    screen.drain()
-    mark = f"{KEY_MARK} {question}" if transient else KEY_MARK
-    with (
-        keyboard.asking() as answers,
-        screen.status_line(mark),
-        keyboard.echoing(
-            lambda text: screen.status(f"{mark} (pasted, for your next message: {echo(text)})")
-        ),
-    ):
-        yield answers
-
-
-class ArgumentsError(ValueError):
-    """Edited text that is not a JSON object; the message says where it fails."""
-
-
-def parse_arguments(text: str) -> dict[str, Any]:
-    """Read edited arguments: one JSON object, each key once, numbers that JSON has.
-
-    Raises:
-        ArgumentsError: With the line and column, or the key that stands twice.
-    """
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise ArgumentsError(f"{exact_json(key, indent=None)} stands there twice.")
-        return dict(pairs)
-
-    def no_constant(name: str) -> Any:
-        raise ArgumentsError(f"{name} is no JSON number.")
-
-    try:
-        value = json.loads(text, object_pairs_hook=once, parse_constant=no_constant)
-    except json.JSONDecodeError as error:
-        raise ArgumentsError(
-            f"Not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
-        ) from error
-    except RecursionError as error:
-        raise ArgumentsError("Nested too deeply.") from error
-    if not isinstance(value, dict):
-        raise ArgumentsError("The arguments are one JSON object: {…}.")
-    return value
+def _ids(approvals: Iterable[ApprovalRecord]) -> set[str]:
+    return {approval.id for approval in approvals}
 
 
 def _keys_line(approval: ApprovalRecord, always: bool) -> str:

@@ -187,6 +187,15 @@ class Keyboard:
             for key in get_typeahead(self.source):
                 self.typeahead.add(key)
 
+    @contextlib.contextmanager
+    def interrupted_by(self, callback: Callable[[], object]) -> Iterator[None]:
+        """What Ctrl-C does while nobody asks and no line editor is open."""
+        self.on_interrupt = callback
+        try:
+            yield
+        finally:
+            self.on_interrupt = None
+
     def drain(self) -> None:
         """Read what has arrived until now; it is typeahead."""
         asked, self._asked = self._asked, None

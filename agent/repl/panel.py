@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agent.receipt import describe_call
 from agent.repl.screen import join
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, strict
 from agent.store.records import ApprovalRecord, SessionRecord
@@ -96,12 +97,22 @@ def explanation(approval: ApprovalRecord, *, always: bool) -> Group:
     )
 
 
-def decided_elsewhere(approval: ApprovalRecord) -> str:
-    """One sentence: who is said to have decided what, and where."""
-    by = one_line(approval.decided_by or "the program")
-    via = f" ({one_line(approval.decided_via)})" if approval.decided_via else ""
+def what_became_of(approval: ApprovalRecord) -> str:
+    """One sentence about what no longer waits: who is said to have decided what, when and where."""
+    if approval.status == "superseded" and approval.kind == "write":
+        return f"Not run, since you moved on: {call_line(approval, 80)} [{approval.id}]"
+    call = one_line(describe_call(approval.tool, approval.args))
+    edit = ""
+    if approval.status == "edited" and approval.decided_args is not None:
+        edit = f" to {one_line(describe_call(approval.tool, approval.decided_args))}"
+    who = [approval.decided_by or "the program"]
+    if approval.decided_at:
+        who.append(f"{approval.decided_at[:16].replace('T', ' ')} UTC")
+    if approval.decided_via:
+        who.append(approval.decided_via)
     comment = f": {one_line(approval.comment)}" if approval.comment else ""
-    return f"{one_line(approval.tool)} [{approval.id}] was {approval.status} by {by}{via}{comment}"
+    by = one_line(", ".join(who))
+    return f"{approval.id} {call} was {approval.status}{edit} by {by}{comment}"
 
 
 def _meanings(approval: ApprovalRecord, *, always: bool) -> Iterable[tuple[str, str]]:

@@ -6,14 +6,14 @@ Protocols instead of imports: the chat draws its prompt and takes keys while Lan
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.events import Event
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
-from agent.types import Decision, Receipt
+from agent.types import ApprovalStatus, Decision, Receipt
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -36,8 +36,10 @@ class Session(Protocol):
     def id(self) -> str: ...
     @property
     def record(self) -> SessionRecord: ...
-    def run(self, text: str, *, supersede: bool = False) -> AsyncIterator[Event]: ...
-    def resume(self) -> AsyncIterator[Event]: ...
+    @property
+    def tools(self) -> Sequence[BaseTool]: ...
+    def run(self, text: str, *, supersede: bool = False) -> AsyncGenerator[Event, None]: ...
+    def resume(self) -> AsyncGenerator[Event, None]: ...
     def pending(self) -> list[ApprovalRecord]: ...
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord: ...
     def decide_many(self, answers: list[tuple[str, Decision]]) -> list[ApprovalRecord]: ...
@@ -53,13 +55,22 @@ class Session(Protocol):
 class Sessions(Protocol):
     """The store's sessions, the latest first."""
 
+    def get(self, id: str, /) -> SessionRecord: ...
     def list(self, *, limit: int = ...) -> Sequence[SessionRecord]: ...
 
 
 class Approvals(Protocol):
     """The store's approvals, decided ones included."""
 
-    def get(self, approval: str) -> ApprovalRecord: ...
+    def get(self, approval: str, /) -> ApprovalRecord: ...
+    def list(
+        self,
+        *,
+        status: ApprovalStatus | None = ...,
+        session: str | None = ...,
+        turn: int | None = ...,
+        limit: int | None = ...,
+    ) -> Sequence[ApprovalRecord]: ...
 
 
 class Trail(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args
 
-from sqlalchemy import Select, bindparam, exists, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
 from agent.errors import InvalidDecision, LeaseLost, NotFound
@@ -18,6 +18,7 @@ from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_ef
 from agent.store.lookup import Lookup
 from agent.store.records import ApprovalRecord
 from agent.store.schema import approvals, effects
+from agent.store.statement import Statement
 from agent.store.writing import Writing
 from agent.types import Actor, ApprovalKind, ApprovalStatus, Decision, DecisionType
 
@@ -37,7 +38,7 @@ _ALLOWED: dict[ApprovalKind, tuple[DecisionType, ...]] = {
     "in_doubt": ("respond",),
     "elicitation": ("respond", "reject"),
 }
-_BY_CALL = (
+_BY_CALL = Statement(
     select(approvals)
     .where(
         approvals.c.session == bindparam("session"),
@@ -48,7 +49,7 @@ _BY_CALL = (
     .order_by(approvals.c.attempt.desc())
     .limit(1)
 )
-_NOT_ENTERED = (
+_NOT_ENTERED = Statement(
     select(approvals)
     .where(
         approvals.c.session == bindparam("session"),
@@ -62,18 +63,18 @@ _NOT_ENTERED = (
     )
     .order_by(approvals.c.n)
 )
-_INSERT = insert(approvals).inline()
-_UPDATE = update(approvals).where(approvals.c.id == bindparam("key"))
-_BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
-_SESSION_OF = select(approvals.c.session).where(approvals.c.id == bindparam("id"))
+_INSERT = Statement(insert(approvals).inline())
+_UPDATE = Statement(update(approvals).where(approvals.c.id == bindparam("key")))
+_BY_ID = Statement(select(approvals).where(approvals.c.id == bindparam("id")))
+_SESSION_OF = Statement(select(approvals.c.session).where(approvals.c.id == bindparam("id")))
 _LOOKUP = Lookup(select(approvals), approvals.c.id, "approval")
 
 
 @cache
-def _listing(columns: tuple[str, ...], *, oldest_first: bool) -> Select[Any]:
+def _listing(columns: tuple[str, ...], *, oldest_first: bool) -> Statement:
     """Approvals by the values of these columns; made once, since that costs more than running."""
     order = approvals.c.n if oldest_first else approvals.c.n.desc()
-    return (
+    return Statement(
         select(approvals)
         .where(*(approvals.c[name] == bindparam(name) for name in columns))
         .order_by(order)
@@ -161,7 +162,7 @@ class Approvals:
                     undo=undo,
                     asked_at=now(),
                 )
-                writing.conn.execute(_INSERT, dict(approval))
+                _INSERT.run(writing.conn, dict(approval))
                 _record_question(writing, approval)
                 if doubted and doubted.state in ("committed", "failed"):  # found out meanwhile
                     return close_doubt(writing, approval, doubted.state)
@@ -213,21 +214,20 @@ class Approvals:
         query = _listing(tuple(wanted), oldest_first=status == "pending")
         page = {"limit": sys.maxsize if limit is None else limit, "offset": offset}
         with self._db.read() as conn:
-            return [ApprovalRecord(**row) for row in conn.execute(query, wanted | page).mappings()]
+            return [ApprovalRecord(**row) for row in query.all(conn, **wanted, **page)]
 
     def not_entered(self, session: str, turn: int) -> ApprovalList:
         """The write approvals of a turn whose call never came to the ledger, as they were asked."""
         with self._db.read() as conn:
-            rows = conn.execute(_NOT_ENTERED, {"session": session, "turn": turn}).mappings()
-            return [ApprovalRecord(**row) for row in rows]
+            rows = _NOT_ENTERED.all(conn, session=session, turn=turn)
+        return [ApprovalRecord(**row) for row in rows]
 
     def for_call(
         self, session: str, message: str, call: str, kind: ApprovalKind = "write"
     ) -> ApprovalRecord | None:
         """The approval of a call (the newest one of a repeated doubt), if it was asked for."""
-        key = {"session": session, "message": message, "call": call, "kind": kind}
         with self._db.read() as conn:
-            row = conn.execute(_BY_CALL, key).mappings().one_or_none()
+            row = _BY_CALL.one(conn, session=session, message=message, call=call, kind=kind)
         return ApprovalRecord(**row) if row else None
 
     def decide(
@@ -284,14 +284,14 @@ class Approvals:
 
     @staticmethod
     def _lock_sessions_of(writing: Writing, ids: Sequence[str]) -> None:
-        found = {writing.conn.scalar(_SESSION_OF, {"id": approval_id}) for approval_id in ids}
-        for session in sorted(filter(None, found)):
+        found = [_SESSION_OF.one(writing.conn, id=approval_id) for approval_id in ids]
+        for session in sorted({row["session"] for row in found if row}):
             writing.lock(session)
 
 
 def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
     approval_id, decision, digest = answer
-    row = writing.conn.execute(_BY_ID, {"id": approval_id}).mappings().one_or_none()
+    row = _BY_ID.one(writing.conn, id=approval_id)
     if row is None:
         raise NotFound("approval", approval_id, hint="Decisions take the whole id: sayso approvals")
     approval = ApprovalRecord(**row)
@@ -360,8 +360,7 @@ def _invalid(approval_id: str, why: str) -> InvalidDecision:
 def _of_call(
     writing: Writing, session: str, message: str, call: str, kind: str
 ) -> ApprovalRecord | None:
-    key = {"session": session, "message": message, "call": call, "kind": kind}
-    row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
+    row = _BY_CALL.one(writing.conn, session=session, message=message, call=call, kind=kind)
     return ApprovalRecord(**row) if row else None
 
 
@@ -371,7 +370,7 @@ def _renew_interrupt(
     if known.status != "pending" or known.interrupt == interrupt:
         return known
     change = {"interrupt": interrupt}
-    writing.conn.execute(_UPDATE, change | {"key": known.id})
+    _UPDATE.run(writing.conn, change | {"key": known.id})
     return known.model_copy(update=change)
 
 

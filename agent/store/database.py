@@ -94,7 +94,7 @@ class Database:
         engine = self.engine
         if not self.is_sqlite:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
-        with self._explained("Nothing was changed."), engine.connect() as conn:
+        with self._explained("Nothing was changed."), engine.connect() as conn, conn.begin():
             yield conn
 
     @contextmanager

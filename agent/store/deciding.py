@@ -10,18 +10,21 @@ from agent.errors import AlreadyDecided
 from agent.store.ids import now
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals
+from agent.store.statement import Statement
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor, ApprovalStatus, EffectState
 
-_OPEN_DOUBT = select(approvals).where(
-    approvals.c.session == bindparam("session"),
-    approvals.c.message == bindparam("message"),
-    approvals.c.call == bindparam("call"),
-    approvals.c.kind == "in_doubt",
-    approvals.c.status == "pending",
+_OPEN_DOUBT = Statement(
+    select(approvals).where(
+        approvals.c.session == bindparam("session"),
+        approvals.c.message == bindparam("message"),
+        approvals.c.call == bindparam("call"),
+        approvals.c.kind == "in_doubt",
+        approvals.c.status == "pending",
+    )
 )
-_DECIDE = update(approvals).where(
-    approvals.c.id == bindparam("key"), approvals.c.status == "pending"
+_DECIDE = Statement(
+    update(approvals).where(approvals.c.id == bindparam("key"), approvals.c.status == "pending")
 )
 
 
@@ -53,7 +56,7 @@ def close(
         "decided_at": now(),
         "comment": comment,
     }
-    if writing.conn.execute(_DECIDE, change | {"key": approval.id}).rowcount != 1:
+    if _DECIDE.run(writing.conn, change | {"key": approval.id}) != 1:
         raise already_decided(approval)
     entry = {
         "approval": approval.id,
@@ -87,6 +90,7 @@ def already_decided(approval: ApprovalRecord) -> AlreadyDecided:
 
 def open_doubt(writing: Writing, effect: EffectRecord) -> ApprovalRecord | None:
     """The pending question whether this write happened."""
-    key = {"session": effect.session, "message": effect.message, "call": effect.call}
-    row = writing.conn.execute(_OPEN_DOUBT, key).mappings().one_or_none()
+    row = _OPEN_DOUBT.one(
+        writing.conn, session=effect.session, message=effect.message, call=effect.call
+    )
     return ApprovalRecord(**row) if row else None

@@ -15,20 +15,22 @@ person.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from sqlalchemy import Select, bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound
+from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound, RuleEnded
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import close, close_doubt, open_doubt
 from agent.store.ids import now
 from agent.store.lookup import Lookup
-from agent.store.records import EffectRecord
-from agent.store.schema import effects
+from agent.store.records import EffectRecord, RuleRecord
+from agent.store.schema import effects, rules
+from agent.store.statement import Statement
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor, EffectState
 
@@ -37,25 +39,41 @@ Outcome = Literal["run", "recorded", "in_doubt", "refused"]
 
 HAPPENED, NOT_HAPPENED = "happened", "not happened"
 
-_BY_ID = select(effects).where(effects.c.id == bindparam("id"))
-_BY_CALL = select(effects).where(
-    effects.c.session == bindparam("session"),
-    effects.c.message == bindparam("message"),
-    effects.c.call == bindparam("call"),
+_BY_ID = Statement(select(effects).where(effects.c.id == bindparam("id")))
+_BY_CALL = Statement(
+    select(effects).where(
+        effects.c.session == bindparam("session"),
+        effects.c.message == bindparam("message"),
+        effects.c.call == bindparam("call"),
+    )
 )
 _LOOKUP = Lookup(select(effects), effects.c.id, "effect")
-_OF_TURN = (
+_OF_TURN = Statement(
     select(effects)
     .where(effects.c.session == bindparam("session"), effects.c.turn == bindparam("turn"))
     .order_by(effects.c.n)
 )
-_OPEN_DOUBTS = (
+_OPEN_DOUBTS = Statement(
     select(effects)
     .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
     .order_by(effects.c.n)
 )
-_INSERT = insert(effects).inline()
-_UPDATE = update(effects).where(effects.c.id == bindparam("key"))
+_RULE_IN_FORCE = Statement(
+    select(rules).where(
+        rules.c.session == bindparam("session"),
+        rules.c.id == bindparam("rule"),
+        rules.c.revoked_at.is_(None),
+    )
+)
+_INSERT = Statement(insert(effects).inline())
+_UPDATE = Statement(update(effects).where(effects.c.id == bindparam("key")))
+_FINISH = Statement(
+    update(effects).where(
+        effects.c.id == bindparam("key"),
+        effects.c.attempts == bindparam("attempt"),
+        effects.c.state == "intended",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -92,17 +110,21 @@ class Ledger:
         rule: str | None,
         idempotency_key: str,
         lease_margin: float = 0,
+        covered: Callable[[RuleRecord], bool] = lambda rule: True,
     ) -> Begun:
-        """Ask to enter a write. Lease, row and trail are one transaction.
+        """Ask to enter a write. Lease, rule, row and trail are one transaction.
 
         Args:
             epoch: Of the lease that the caller holds.
             digest: Of the normalised ``args`` (``agent.canonical.call_digest``).
-            approval: Id of the approval that allows it, or ``rule``: what allowed it unasked.
+            approval: Id of the approval that allows it.
+            rule: Or id of the session's rule that allowed it unasked.
             lease_margin: Seconds that the lease must still last: the tool's timeout.
+            covered: Whether this rule allows this call; asked before it is to run.
 
         Raises:
             LeaseLost: The lease has another epoch, or too little time left; renew it first.
+            RuleEnded: The rule was revoked, or does not cover the call; nothing was begun.
             NotFound: There is no such session.
         """
 
@@ -112,10 +134,13 @@ class Ledger:
                 left = guard.lease_expires_at - guard.clock
                 if guard.lease_epoch != epoch or left <= lease_margin:
                     raise LeaseLost(session)
-                key = {"session": session, "message": message, "call": call}
-                row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
-                if row is not None:
-                    return _begin_again(writing, EffectRecord(**row), digest)
+                known = effect_of_call(writing, session, message, call)
+                if known is not None and not _may_run_again(known, digest):
+                    return _begun_before(writing, known, digest)
+                if rule is not None:
+                    _check_rule(writing, session, rule, covered)
+                if known is not None:
+                    return _begin_again(writing, known)
                 effect = EffectRecord(
                     id=fresh_id,
                     session=session,
@@ -132,7 +157,7 @@ class Ledger:
                     idempotency_key=idempotency_key,
                     started_at=now(),
                 )
-                writing.conn.execute(_INSERT, dict(effect))
+                _INSERT.run(writing.conn, dict(effect))
                 _record_intent(writing, effect)
                 return Begun("run", effect)
 
@@ -167,16 +192,18 @@ class Ledger:
             "ended_at": None if state == "in_doubt" else now(),
         }
         with self._db.write() as writing:
-            effect = _locked(writing, id)
-            if effect.attempts != attempt or effect.state not in ("intended", "in_doubt"):
-                if (effect.attempts, effect.state, effect.result) != (attempt, state, result):
-                    _record_outcome(writing, "effect.late", effect, change | {"attempt": attempt})
-                return effect
-            _change(writing, effect, change)
-            _record_outcome(writing, f"effect.{state}", effect, change)
+            effect = writing.lock_effect(id)
+            ended = _FINISH.run(writing.conn, change | {"key": id, "attempt": attempt})
+            if not ended:  # not as it was left when it began
+                effect = _read(writing, id)
+                if effect.attempts != attempt or effect.state != "in_doubt":
+                    _record_late(writing, effect, attempt, change)
+                    return effect
+                _change(writing, effect, change)
+            _record_outcome(writing, f"effect.{state}", effect, change | {"attempt": attempt})
             if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
                 close_doubt(writing, doubt, state)
-        return effect.model_copy(update=change)
+        return effect.model_copy(update=change | {"attempts": attempt})
 
     def settle(
         self,
@@ -228,13 +255,14 @@ class Ledger:
             query = query.where(effects.c.session == session)
         if state is not None:
             query = query.where(effects.c.state == state)
-        return self._all(query)
+        with self._db.read() as conn:
+            return [EffectRecord(**row) for row in conn.execute(query).mappings()]
 
     def for_call(self, session: str, message: str, call: str) -> EffectRecord | None:
         """The effect of a call, if it was begun."""
         with self._db.read() as conn:
-            row = conn.execute(_BY_CALL, {"session": session, "message": message, "call": call})
-            return next((EffectRecord(**found) for found in row.mappings()), None)
+            row = _BY_CALL.one(conn, session=session, message=message, call=call)
+        return EffectRecord(**row) if row else None
 
     def for_turn(self, session: str, turn: int) -> EffectList:
         """The effects of a turn, in the order in which they began."""
@@ -244,9 +272,9 @@ class Ledger:
         """The writes of a session that may have happened, in the order in which they began."""
         return self._all(_OPEN_DOUBTS, session=session)
 
-    def _all(self, query: Select[Any], **values: Any) -> EffectList:
+    def _all(self, query: Statement, **values: Any) -> EffectList:
         with self._db.read() as conn:
-            return [EffectRecord(**row) for row in conn.execute(query, values).mappings()]
+            return [EffectRecord(**row) for row in query.all(conn, **values)]
 
 
 def settle_effect(
@@ -286,12 +314,17 @@ def settle_effect(
 
 def effect_of_call(writing: Writing, session: str, message: str, call: str) -> EffectRecord | None:
     """The effect of a call of a locked session."""
-    key = {"session": session, "message": message, "call": call}
-    row = writing.conn.execute(_BY_CALL, key).mappings().one_or_none()
+    row = _BY_CALL.one(writing.conn, session=session, message=message, call=call)
     return EffectRecord(**row) if row else None
 
 
-def _begin_again(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
+def _may_run_again(effect: EffectRecord, digest: str) -> bool:
+    """Whether this write was begun before, and a person found that it did not happen."""
+    return digest == effect.digest and effect.settled == NOT_HAPPENED
+
+
+def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
+    """A write that must not be entered: what is known about it, ``intended`` becoming a doubt."""
     if digest != effect.digest:
         writing.record(effect.session, "effect.refused", {**_name(effect), "other_digest": digest})
         return Begun("refused", effect)
@@ -304,10 +337,11 @@ def _begin_again(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
             {**_name(effect), "why": "begun before, and no outcome was recorded"},
         )
         return Begun("in_doubt", effect.model_copy(update=change))
-    if effect.state == "in_doubt":
-        return Begun("in_doubt", effect)
-    if effect.settled != NOT_HAPPENED:
-        return Begun("recorded", effect)
+    return Begun("in_doubt" if effect.state == "in_doubt" else "recorded", effect)
+
+
+def _begin_again(writing: Writing, effect: EffectRecord) -> Begun:
+    """The next attempt of a write that did not happen."""
     change = {
         "state": "intended",
         "attempts": effect.attempts + 1,
@@ -325,14 +359,37 @@ def _begin_again(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
     return Begun("run", effect)
 
 
+def _check_rule(
+    writing: Writing, session: str, rule: str, covered: Callable[[RuleRecord], bool]
+) -> None:
+    found = _RULE_IN_FORCE.one(writing.conn, session=session, rule=rule)
+    if found is None or not covered(RuleRecord(**found)):
+        raise RuleEnded(rule)
+
+
+def _record_late(
+    writing: Writing, effect: EffectRecord, attempt: int, outcome: dict[str, Any]
+) -> None:
+    """Keep a result that changes nothing any more, unless it only repeats what is recorded."""
+    said = (attempt, outcome["state"], outcome["result"])
+    if said != (effect.attempts, effect.state, effect.result):
+        _record_outcome(writing, "effect.late", effect, outcome | {"attempt": attempt})
+
+
 def _locked(writing: Writing, effect_id: str) -> EffectRecord:
-    if writing.lock_effect(effect_id) is None:
-        raise NotFound("effect", effect_id, hint="List them: sayso effects")
-    return EffectRecord(**writing.conn.execute(_BY_ID, {"id": effect_id}).mappings().one())
+    writing.lock_effect(effect_id)
+    return _read(writing, effect_id)
+
+
+def _read(writing: Writing, effect_id: str) -> EffectRecord:
+    row = _BY_ID.one(writing.conn, id=effect_id)
+    if row is None:
+        raise NotFound("effect", effect_id, hint="Its session was deleted.")
+    return EffectRecord(**row)
 
 
 def _change(writing: Writing, effect: EffectRecord, values: dict[str, Any]) -> None:
-    writing.conn.execute(_UPDATE, values | {"key": effect.id})
+    _UPDATE.run(writing.conn, values | {"key": effect.id})
 
 
 def _name(effect: EffectRecord) -> dict[str, Any]:
@@ -364,7 +421,7 @@ def _record_outcome(
     result = outcome["result"]
     data = {
         **_name(effect),
-        "attempt": outcome.get("attempt", effect.attempts),
+        "attempt": outcome["attempt"],
         "state": outcome["state"],
         "result_sha256": sha256(canonical_json(result).encode()).hexdigest() if result else None,
         "transport": outcome["transport"],

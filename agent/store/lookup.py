@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam
+from sqlalchemy import ColumnElement, Connection, Select, bindparam
 
 from agent.errors import UsageError
+from agent.store.statement import Row, Statement
 
 _ID = re.compile(r"[a-z0-9-]+")
 _SHOWN = 10
@@ -23,8 +24,8 @@ class Lookup:
 
     def __init__(self, query: Select[Any], id_column: ColumnElement[str], noun: str) -> None:
         self._noun = noun
-        self._whole = query.where(id_column == bindparam("text"))
-        self._prefix = (
+        self._whole = Statement(query.where(id_column == bindparam("text")))
+        self._prefix = Statement(
             query.where(id_column >= bindparam("text"), id_column < bindparam("end"))
             .order_by(id_column)
             .limit(_SHOWN + 1)
@@ -32,7 +33,7 @@ class Lookup:
 
     def find(
         self, conn: Connection, text: str, *, whole: bool, missing: Callable[[], Exception]
-    ) -> RowMapping:
+    ) -> Row:
         """The one row whose id is ``text``, or begins with it unless ``whole``.
 
         Raises:
@@ -42,9 +43,9 @@ class Lookup:
         if not is_id(text):
             raise missing()
         if whole:
-            rows = conn.execute(self._whole, {"text": text}).mappings().all()
+            rows = self._whole.all(conn, text=text)
         else:
-            rows = conn.execute(self._prefix, {"text": text, "end": text + "~"}).mappings().all()
+            rows = self._prefix.all(conn, text=text, end=text + "~")
         if not rows:
             raise missing()
         if len(rows) > 1 and rows[0]["id"] != text:

@@ -19,7 +19,8 @@ class SessionRecord(Record):
     """One conversation.
 
     ``state`` is what the row says; a ``running`` session whose owner is dead reads as
-    ``interrupted``. ``tokens`` is ``{"input": n, "output": n}``; ``cost`` is US dollars or null.
+    ``interrupted``. ``tokens`` is ``{"input": n, "output": n}``, empty where the model counts
+    none; ``cost`` is US dollars or null.
     """
 
     id: str

@@ -13,11 +13,12 @@ from agent.store.ids import now
 from agent.store.lookup import Lookup
 from agent.store.records import RuleRecord
 from agent.store.schema import rules
+from agent.store.statement import Statement
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor
 
 _LOOKUP = Lookup(select(rules), rules.c.id, "rule")
-_ACTIVE = (
+_ACTIVE = Statement(
     select(rules)
     .where(rules.c.session == bindparam("session"), rules.c.revoked_at.is_(None))
     .order_by(rules.c.n)
@@ -72,8 +73,7 @@ class Rules:
     def active(self, session: str) -> list[RuleRecord]:
         """The session's rules that are not revoked, oldest first."""
         with self._db.read() as conn:
-            rows = conn.execute(_ACTIVE, {"session": session}).mappings()
-            return [RuleRecord(**row) for row in rows]
+            return [RuleRecord(**row) for row in _ACTIVE.all(conn, session=session)]
 
     def get(self, id_or_prefix: str) -> RuleRecord:
         """One rule, revoked or not.

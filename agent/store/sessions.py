@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from sqlalchemy import (
     Connection,
-    RowMapping,
     Select,
     bindparam,
     delete,
@@ -25,6 +24,7 @@ from agent.store.lookup import Lookup, is_id
 from agent.store.owner import is_this_process
 from agent.store.records import SessionRecord
 from agent.store.schema import approvals, clock, effects, rules, sessions, trail
+from agent.store.statement import Statement
 from agent.store.trail import TOMBSTONE
 from agent.store.writing import Writing, actor_data, deleted_session
 from agent.types import Actor, SessionState
@@ -43,6 +43,7 @@ _NEWEST = (
     .limit(bindparam("limit"))
     .offset(bindparam("offset"))
 )
+_NEWEST_ALL = Statement(_NEWEST)
 _LOOKUP = Lookup(_READ, sessions.c.id, "session")
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
 _WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
@@ -147,8 +148,7 @@ class Sessions:
         """Sessions as they read now, the last changed first; deleted ones are left out."""
         with self._db.read() as conn:
             if state is None:
-                rows = conn.execute(_NEWEST, {"limit": limit, "offset": offset}).mappings()
-                return _records(rows, self._db.home)
+                return _records(_NEWEST_ALL.all(conn, limit=limit, offset=offset), self._db.home)
             wanted = []
             for record in self._in_state(conn, state):
                 wanted.append(record)
@@ -229,11 +229,11 @@ class Sessions:
             offset += _PAGE
 
 
-def _records(rows: Iterable[RowMapping], home: Path | None) -> list[SessionRecord]:
+def _records(rows: Iterable[Mapping[Any, Any]], home: Path | None) -> list[SessionRecord]:
     return [_record(row, home) for row in rows]
 
 
-def _record(row: RowMapping, home: Path | None) -> SessionRecord:
+def _record(row: Mapping[Any, Any], home: Path | None) -> SessionRecord:
     record = SessionRecord(**row)
     if record.state == "running" and not owner_lives(
         row["lease_owner"], row["lease_expires_at"], row["clock"], home

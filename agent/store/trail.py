@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, Text, bindparam, select, type_coerce, union
+from sqlalchemy import Connection, Text, bindparam, select, type_coerce, union
 
 from agent.errors import NotFound
 from agent.store.database import Database
 from agent.store.records import TrailEntry
 from agent.store.schema import sessions, trail
+from agent.store.statement import Row, Statement
 from agent.store.writing import Writing, hash_of_data, hash_of_entry
 
 _PAGE = 500
@@ -65,6 +66,8 @@ class Trail:
             NotFound: There is no such session, or it was deleted.
         """
         if conn is not None:
+            if not conn.in_transaction():
+                conn.begin()
             return _append(Writing(conn), session, kind, data)
         with self._db.write() as writing:
             return _append(writing, session, kind, data)
@@ -88,17 +91,18 @@ class Trail:
         ``after`` is the last ``seq`` (of one session) or ``position`` (of all) already seen.
         """
         query = _in_order(of_session=session is not None, of_kind=kind is not None)
-        values = {"session": session, "kind": kind, "after": after}
-        values["limit"] = sys.maxsize if limit is None else limit
+        values = _only_given(session=session, kind=kind)
+        most = sys.maxsize if limit is None else limit
         with self._db.read() as conn:
-            return [_entry(row) for row in conn.execute(query, values)]
+            return [_entry(row) for row in query.all(conn, after=after, limit=most, **values)]
 
     def latest(self, count: int, session: str | None = None) -> list[TrailEntry]:
         """The last so many entries, in order as ``entries`` gives them."""
         query = _in_order(of_session=session is not None, backwards=True)
-        values = {"session": session, "after": 0, "limit": count}
+        values = _only_given(session=session)
         with self._db.read() as conn:
-            return [_entry(row) for row in conn.execute(query, values)][::-1]
+            rows = query.all(conn, after=0, limit=count, **values)
+        return [_entry(row) for row in reversed(rows)]
 
     def export(self, session: str | None = None) -> Iterator[dict[str, Any]]:
         """Every entry as a dictionary, read in pages; with salts, so that others can verify."""
@@ -196,8 +200,14 @@ def _append(writing: Writing, session: str, kind: str, data: dict[str, Any]) -> 
     guard = writing.lock(session)
     writing.record(session, kind, data)
     writing.flush()
-    here = {"session": session, "after": guard.trail_seq, "limit": 1}
-    return _entry(writing.conn.execute(_in_order(of_session=True), here).one())
+    [row] = _in_order(of_session=True).all(
+        writing.conn, session=session, after=guard.trail_seq, limit=1
+    )
+    return _entry(row)
+
+
+def _only_given(**values: str | None) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _data_fits(row: Any) -> bool:
@@ -205,17 +215,17 @@ def _data_fits(row: Any) -> bool:
 
 
 @cache
-def _in_order(*, of_session: bool, of_kind: bool = False, backwards: bool = False) -> Select[Any]:
+def _in_order(*, of_session: bool, of_kind: bool = False, backwards: bool = False) -> Statement:
     number = trail.c.seq if of_session else trail.c.position
     query = select(trail).where(number > bindparam("after"))
     if of_session:
         query = query.where(trail.c.session == bindparam("session"))
     if of_kind:
         query = query.where(trail.c.kind == bindparam("kind"))
-    return query.order_by(number.desc() if backwards else number).limit(bindparam("limit"))
+    ordered = query.order_by(number.desc() if backwards else number)
+    return Statement(ordered.limit(bindparam("limit")))
 
 
-def _entry(row: Any) -> TrailEntry:
-    values = dict(row._mapping)
-    erased = values["data"] is None
-    return TrailEntry(**values | {"data": values["data"] or {}, "erased": erased})
+def _entry(row: Row) -> TrailEntry:
+    erased = row["data"] is None
+    return TrailEntry(**row | {"data": row["data"] or {}, "erased": erased})

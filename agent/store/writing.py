@@ -13,10 +13,12 @@ from agent.canonical import canonical_json
 from agent.errors import NotFound
 from agent.store.ids import now
 from agent.store.masking import masked
+from agent.store.records import EffectRecord
 from agent.store.schema import clock, effects, sessions, trail
+from agent.store.statement import Statement
 from agent.types import Actor
 
-_LOCK = (
+_LOCK = Statement(
     select(
         sessions.c.state,
         sessions.c.deleted_at,
@@ -31,17 +33,15 @@ _LOCK = (
     .where(sessions.c.id == bindparam("session"))
     .with_for_update(key_share=True)
 )
-_LOCK_OF_EFFECT = (
-    select(sessions.c.id, sessions.c.trail_seq, sessions.c.trail_hash)
-    .where(
-        sessions.c.id
-        == select(effects.c.session).where(effects.c.id == bindparam("effect")).scalar_subquery()
-    )
-    .with_for_update(key_share=True)
+_LOCK_OF_EFFECT = Statement(
+    select(effects, sessions.c.trail_seq, sessions.c.trail_hash)
+    .join(sessions, sessions.c.id == effects.c.session)
+    .where(effects.c.id == bindparam("effect"))
+    .with_for_update(key_share=True, of=sessions)
 )
 # The data is serialised once, for its hash, and stored as that text.
-_APPEND = insert(trail).inline().values(data=bindparam("data", type_=Text))
-_CHANGE = update(sessions).where(sessions.c.id == bindparam("key"))
+_APPEND = Statement(insert(trail).inline().values(data=bindparam("data", type_=Text)))
+_CHANGE = Statement(update(sessions).where(sessions.c.id == bindparam("key")))
 
 
 class Guard(NamedTuple):
@@ -82,22 +82,30 @@ class Writing:
         Raises:
             NotFound: There is no such session, or it was deleted (when and by whom is said).
         """
-        row = self.conn.execute(_LOCK, {"session": session}).one_or_none()
+        row = _LOCK.one(self.conn, session=session)
         if row is None:
             raise NotFound("session", session, hint="List them: sayso sessions")
-        guard = Guard(*row)
+        guard = Guard(**row)
         if guard.deleted_at is not None and not deleted:
             raise deleted_session(session, guard.deleted_at, guard.deleted_by)
         self._heads.setdefault(session, _Head(guard.trail_seq, guard.trail_hash))
         return guard
 
-    def lock_effect(self, effect: str) -> str | None:
-        """Lock the session of an effect and return its id; ``None``: there is no such effect."""
-        row = self.conn.execute(_LOCK_OF_EFFECT, {"effect": effect}).one_or_none()
-        if row is None:
-            return None
-        self._heads.setdefault(row.id, _Head(row.trail_seq, row.trail_hash))
-        return str(row.id)
+    def lock_effect(self, effect: str) -> EffectRecord:
+        """Lock the session of an effect, and return the effect as it stood before the lock.
+
+        On PostgreSQL another writer may have changed it while this one waited: what it is called
+        by holds, its state has to be looked at again.
+
+        Raises:
+            NotFound: There is no such effect.
+        """
+        values = _LOCK_OF_EFFECT.one(self.conn, effect=effect)
+        if values is None:
+            raise NotFound("effect", effect, hint="List them: sayso effects")
+        head = _Head(values.pop("trail_seq"), values.pop("trail_hash"))
+        self._heads.setdefault(values["session"], head)
+        return EffectRecord(**values)
 
     def record(self, session: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the trail of a locked session; secret-looking fields are masked."""
@@ -113,12 +121,11 @@ class Writing:
 
     def flush(self) -> None:
         """Send entries and changes of sessions; ``Database.write`` does so before it commits."""
-        if self._entries:
-            several = len(self._entries) > 1
-            self.conn.execute(_APPEND, self._entries if several else self._entries[0])
-            self._entries.clear()
+        for entry in self._entries:
+            _APPEND.run(self.conn, entry)
+        self._entries.clear()
         for session, values in self._changes.items():
-            self.conn.execute(_CHANGE, values | {"key": session})
+            _CHANGE.run(self.conn, values | {"key": session})
         self._changes.clear()
 
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from agent.repl.desk import KEY_MARK
+from agent.repl.questions import KEY_MARK
 from tests.support.fake_chat import ChatTerminal
 
 

@@ -6,6 +6,8 @@ from agent.types import Decision
 from tests.support.fake_chat import CANCEL, SCENES, ChatTerminal, FakeStore
 
 ASKED = 'run "cancel A1" supersede=False'
+CALL = 'ap-1 cancel_order(order_id="A1", expected_revision=3)'
+BOB = "by bob, 2026-01-02 03:05 UTC, cli"
 
 
 @pytest.fixture
@@ -101,7 +103,8 @@ def test_always_shows_its_scope_first_and_can_be_revoked(chat):
 
 def test_a_decision_elsewhere_closes_the_panel_and_the_session_goes_on(chat, tmp_path):
     FakeStore(tmp_path).decide("ap-1", Decision("reject", message="not now"), "bob", "cli")
-    chat.expect("cancel_order [ap-1] was rejected by bob (cli): not now")
+    chat.expect(f"{CALL} was rejected by bob")
+    chat.expect("cli: not now")
     assert finished(chat) == "resume"
 
 
@@ -119,7 +122,7 @@ def test_a_decision_elsewhere_is_seen_at_the_prompt_and_what_was_typed_stays(cha
     chat.ready().send("half a mess")
     chat.expect_on_screen("› half a mess")
     FakeStore(tmp_path).decide("ap-1", Decision("approve"), "bob", "cli")
-    chat.expect("cancel_order [ap-1] was approved by bob (cli)")
+    chat.expect(f"{CALL} was approved {BOB}")
     chat.expect("Done as you decided.")
     chat.expect("› half a mess")
     chat.send("age\r")
@@ -232,8 +235,74 @@ def test_a_session_that_was_decided_meanwhile_goes_on_when_it_is_opened(tmp_path
     store.save([CANCEL])
     store.decide("ap-1", Decision("approve"), "bob", "cli")
     with ChatTerminal(tmp_path, "-r", "s-fake01") as chat:
+        chat.expect(f"{CALL} was approved {BOB}")
         chat.expect("Done as you decided.")
+        chat.ready()
+        assert chat.text.count("was approved") == 1
         assert chat.log == ["resume"]
+
+
+def test_what_was_decided_at_the_panel_is_no_news_when_it_is_opened_again(tmp_path):
+    store = FakeStore(tmp_path)
+    store.save([CANCEL, *SCENES["cancel three"][1:]])
+    store.decide("ap-1", Decision("approve"), "ada", "chat")
+    store.decide("ap-2", Decision("reject", message="keep it"), "bob", "cli")
+    with ChatTerminal(tmp_path, "-r", "s-fake01") as chat:
+        before = chat.asked("y approve")
+        assert 'ap-2 cancel_order(order_id="A2") was rejected by bob' in before
+        assert "ap-1" not in before
+
+
+def test_one_of_several_decided_elsewhere_is_said_and_not_asked(tmp_path):
+    with ChatTerminal(tmp_path) as chat:
+        chat.ready().say("cancel three")
+        chat.asked("q leave them waiting")
+        chat.send("d")
+        chat.expect("1 of 3")
+        chat.asked("n reject")
+        FakeStore(tmp_path).decide("ap-2", Decision("reject", message="keep it"), "bob", "cli")
+        chat.expect('ap-2 cancel_order(order_id="A2") was rejected by bob')
+        chat.send("y")
+        shown = chat.expect("3 of 3")
+        assert "2 of 3" not in shown
+        chat.asked("n reject")
+        chat.send("y")
+        chat.expect("Done as you decided.")
+        chat.ready()
+        assert chat.text.count("was rejected by bob") == 1
+
+
+def test_a_decision_elsewhere_during_a_question_is_not_lost(chat, tmp_path):
+    chat.send("q")
+    chat.ready().say("something else")
+    chat.asked("1 call waits; send anyway and nothing of it runs? y/N")
+    FakeStore(tmp_path).decide("ap-1", Decision("approve"), "bob", "cli")
+    chat.send("n")
+    chat.expect(f"{CALL} was approved {BOB}")
+    chat.expect("Done as you decided.")
+    chat.expect("› something else")
+    assert chat.log == [ASKED, "resume"]
+
+
+def test_what_waits_in_other_sessions_is_counted(tmp_path):
+    store = FakeStore(tmp_path)
+    others = [CANCEL.model_copy(update={"id": f"ap-{n}", "session": "s-else"}) for n in (7, 8)]
+    store.save([CANCEL, *others])
+    with ChatTerminal(tmp_path, "-r", "s-fake01") as chat:
+        chat.asked("y approve")
+        chat.send("q")
+        chat.ready().say("/approvals")
+        chat.expect("2 more wait in other sessions: sayso approvals")
+        chat.asked("y approve")
+        chat.send("y")
+        chat.expect("Done as you decided.")
+        store.save([record for record in store.all() if record.id != "ap-7"])
+        chat.ready().say("/approvals")
+        chat.expect("Nothing waits for you in this session.")
+        chat.expect("1 waits in other sessions: sayso approvals")
+        store.save([others[0].model_copy(update={"id": f"ap-{n}"}) for n in range(300)])
+        chat.ready().say("/approvals")
+        chat.expect("over 100 wait in other sessions: sayso approvals")
 
 
 def test_a_session_that_does_not_exist_is_an_error_of_use(tmp_path):

@@ -1,16 +1,19 @@
-"""The chat with the real application at a real terminal: the model it shows, and two Ctrl-C."""
+"""The chat with the real application at a real terminal: the model it shows, what Ctrl-C stops,
+what was decided elsewhere, and what never reaches the screen."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from agent.repl.questions import KEY_MARK
 from agent.store import Store
-from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel
+from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, status_of
 from tests.support.openai_server import Call, ModelServer, Reply, history_error
 from tests.support.terminal import Terminal
 
@@ -74,6 +77,11 @@ def test_the_model_that_is_shown_is_the_one_that_answers(
         terminal.expect("offline · new session")
         terminal.send(f"/resume {session.id}\r")
         terminal.expect(f"openai:test · {session.id}")
+        terminal.send(f"/resume {session.id[:-1]}\r")
+        terminal.expect(f"{session.id} is the session that is open here.")
+        terminal.expect("› ")
+        terminal.send("and more\r")  # it still holds the session
+        terminal.expect("And again.")
         assert "a rule-based stand-in" not in terminal.text
 
 
@@ -123,6 +131,153 @@ def test_the_second_ctrl_c_stops_a_running_tool_at_once(
         assert terminal.close() == 0
     assert history_error(server.requests[-1].body) is None
     assert store.sessions.get(session.id).state == "done"
+
+
+def at_the_panel(terminal: Terminal) -> None:
+    """Wait until a key at the panel counts."""
+    terminal.expect("y approve")
+    terminal.expect(KEY_MARK)
+
+
+def ctrl_c_at_the_panel(terminal: Terminal) -> None:
+    terminal.send("\x03")
+    terminal.expect("Left waiting: a-")
+    terminal.expect("Later, or elsewhere: sayso chat -r")
+    terminal.expect("› ")
+
+
+def ctrl_c_in_the_editor(terminal: Terminal) -> None:
+    terminal.send("e")
+    terminal.expect("Edit the arguments.")
+    terminal.expect('"order_id": "A1"\n}')
+    terminal.send("\x7f" * len('A1"\n}') + 'A4"}')
+    terminal.expect_on_screen('"order_id": "A4"}')
+    terminal.send("\x03")
+    terminal.expect("Nothing was changed.")
+    at_the_panel(terminal)
+
+
+def leave(terminal: Terminal) -> None:
+    """From the panel or the prompt: as a person does."""
+    if terminal.display.endswith(KEY_MARK):
+        ctrl_c_at_the_panel(terminal)
+    terminal.send("\x04")
+    assert terminal.close() == 0
+    assert terminal.is_restored()
+
+
+def kill(terminal: Terminal) -> None:
+    os.kill(terminal.program(), signal.SIGKILL)
+    assert terminal.close() == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("end", [leave, kill])
+@pytest.mark.parametrize("ctrl_c", [ctrl_c_at_the_panel, ctrl_c_in_the_editor])
+def test_ctrl_c_at_an_approval_leaves_the_call_waiting_and_the_session_whole(
+    model: Model,
+    store: Store,
+    tmp_path: Path,
+    sayso_home: Path,
+    ctrl_c: Callable[[Terminal], None],
+    end: Callable[[Terminal], None],
+) -> None:
+    server = model(cancel("A1"), Reply("It is cancelled."))
+    with chat(tmp_path) as terminal:
+        terminal.expect("new session")
+        terminal.send("Cancel A1\r")
+        at_the_panel(terminal)
+        ctrl_c(terminal)
+        end(terminal)
+    (session,) = store.sessions.list()
+    (approval,) = store.approvals.list(status=None)
+    assert (session.state, approval.status, approval.decided_at) == ("waiting", "pending", None)
+    assert store.ledger.list() == []
+    assert status_of(sayso_home, "A1") == "pending"
+    with chat(tmp_path, "-r", session.id) as terminal:
+        at_the_panel(terminal)
+        assert approval.id in terminal.text
+        terminal.send("y")
+        terminal.expect("It is cancelled.")
+        terminal.expect("› ")
+        leave(terminal)
+    assert [request for request in server.requests if history_error(request.body)] == []
+    assert len(server.requests) == 2
+    (decided,) = store.approvals.list(status=None)
+    assert (decided.id, decided.status) == (approval.id, "approved")
+    (effect,) = store.ledger.list()
+    assert (effect.state, effect.attempts, effect.args["order_id"]) == ("committed", 1, "A1")
+    assert status_of(sayso_home, "A1") == "cancelled"
+    assert store.sessions.get(session.id).state == "done"
+
+
+@pytest.mark.parametrize("resumed", [["--no-resume"], []], ids=["recorded only", "carried on"])
+def test_who_decided_elsewhere_is_said_when_the_session_is_opened(
+    sayso: Invoke,
+    model: Model,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    resumed: list[str],
+) -> None:
+    model(cancel("A1"), Reply("It is cancelled."))
+    assert sayso("run", "Cancel A1").code == 3
+    (approval,) = store.approvals.list()
+    with monkeypatch.context() as other:
+        other.setenv("SAYSO_REVIEWER", "ben")
+        assert sayso("approve", approval.id, "--comment", "go", *resumed).code == 0
+    at = (store.approvals.get(approval.id).decided_at or "")[:16].replace("T", " ")
+    with chat(tmp_path, "-r", approval.session) as terminal:
+        terminal.expect(
+            f'{approval.id} cancel_order(expected_revision=1, order_id="A1") was approved '
+            f"by ben, {at} UTC, cli: go"
+        )
+        terminal.expect_on_screen("It is cancelled.")
+        terminal.expect("› ")
+        assert terminal.text.count("was approved by") == 1
+        leave(terminal)
+
+
+def test_who_decided_elsewhere_is_said_in_the_open_chat(
+    sayso: Invoke, model: Model, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(cancel("A1"), Reply("It stays."))
+    with chat(tmp_path) as terminal:
+        terminal.expect("new session")
+        terminal.send("Cancel A1\r")
+        at_the_panel(terminal)
+        ctrl_c_at_the_panel(terminal)
+        (approval,) = store.approvals.list()
+        with monkeypatch.context() as other:
+            other.setenv("SAYSO_REVIEWER", "ben")
+            assert sayso("reject", approval.id, "--reason", "not now").code == 0
+        terminal.expect('order_id="A1") was rejected by ben')
+        terminal.expect("cli: not now")
+        terminal.expect("It stays.")
+        terminal.expect("› ")
+        leave(terminal)
+
+
+def test_what_tracing_fails_at_is_in_the_log_and_not_on_the_screen(
+    model: Model, tmp_path: Path, sayso_home: Path
+) -> None:
+    server = model(Reply("Hello."))
+    tracing = {
+        "LANGSMITH_TRACING": "true",
+        "LANGSMITH_ENDPOINT": f"{server.url}/takes-no-traces",
+        "LANGSMITH_API_KEY": "none",
+    }
+    with chat(tmp_path, **tracing) as terminal:
+        terminal.expect("LangSmith tracing is on")
+        terminal.expect("new session")
+        terminal.send("Hi\r")
+        terminal.expect("Hello.")
+        terminal.expect("› ")
+        leave(terminal)
+        assert terminal.text.rstrip().splitlines()[-1].startswith("To go on with this session:")
+        assert terminal.text.count("takes-no-traces") == 1  # in the notice at the start
+    log = sayso_home / "logs" / "sayso.log"
+    assert "takes-no-traces" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_different_since_a_session_was_made_is_said(

@@ -77,7 +77,7 @@ def test_commands(tmp_path):
             ("/resume", "Which one?"),
             ("/resume s-nope", "No session 's-nope'."),
             ("/resume s-fake01", "I will cancel it."),
-            ("/cost", "~1,200 tokens input · ~34 tokens output · estimated"),
+            ("/cost", "1,200 tokens input · 34 tokens output · the offline model costs nothing"),
             ("/trail", "session.created"),
             ("/receipt", "No write was proposed in the last turn."),
             ("/new", "sayso chat -r s-fake01"),

@@ -42,6 +42,13 @@ def test_sessions_lists_the_latest_first(sayso: Invoke, model: Model, store: Sto
     assert sayso("sessions", "--state", "asleep").code == 2
 
 
+def test_no_tokens_are_told_of_a_model_that_counts_none(sayso: Invoke, store: Store) -> None:
+    assert sayso("run", "--model", "offline", "What is the status of A1?").code == 0
+    (listed,) = json.loads(sayso("sessions", "--json").out)
+    shown = json.loads(sayso("show", listed["id"], "--json").out)
+    assert listed["tokens"] == shown["session"]["tokens"] == {}
+
+
 def test_show_tells_the_receipt_first(sayso: Invoke, done: str, store: Store) -> None:
     result = sayso("show", done[:-1])
     assert result.code == 0

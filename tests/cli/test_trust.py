@@ -173,6 +173,21 @@ def test_code_that_is_confirmed_anew_is_used_as_it_is_now(
     assert sayso("fork", session, "--trust").code == 0
 
 
+def test_what_a_session_goes_on_with_is_not_said_to_be_ignored(
+    sayso: Invoke, model: Model, folder: Path
+) -> None:
+    """The ``.env`` is; the tools it named are the session's own by now, as they were."""
+    model(Reply(tool_calls=(Call("greet", {"name": "Ann"}),)), Reply("Done."))
+    (folder / ".env").write_text("SAYSO_TOOLS=./t.py\n")
+    (folder / "t.py").write_text(TOOLS)
+    assert sayso("run", "--trust", "Greet Ann").code == 3
+    approval = json.loads(sayso("approvals", "--json").out)[0]["id"]
+    result = sayso("approve", approval)
+    assert (result.code, result.out) == (0, "Done.\n")
+    (said,) = [line for line in result.err.splitlines() if "Ignored" in line]
+    assert said.startswith(f"Ignored .env of {folder}. ")
+
+
 @pytest.fixture
 def mcp_orders(folder: Path, sayso_home: Path) -> str:
     """A folder whose MCP server is our own order desk; the name of its tool that cancels."""
@@ -216,3 +231,4 @@ def test_an_edit_of_an_mcp_call_is_checked_against_its_schema(
     assert (result.code, result.out) == (0, "Done.\n")
     (effect,) = json.loads(sayso("effects", "--json").out)
     assert effect["args"] == {"order_id": "B1", "expected_revision": 1}
+    assert f'"transaction":"{effect["transaction"]}"' in effect["result"]["text"]

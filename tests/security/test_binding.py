@@ -171,14 +171,12 @@ async def test_a_rule_that_is_revoked_between_verdict_and_execution_allows_nothi
     ran: list[int] = []
     async with session(tmp_path, STEPS, tools=[writer(ran)]) as (app, opened):
         rule = app.store.rules.add(opened.id, "act", "act", {}, app.actor)
-        begin = app.store.rules.active
-        asked: list[str] = []
+        judged = app.store.rules.active
 
         def revoked_meanwhile(session_id: str) -> Any:
-            asked.append(session_id)
-            if len(asked) == 2:  # the verdict has been given; now the call is about to run
-                app.store.rules.revoke(rule.id, app.actor)
-            return begin(session_id)
+            found = judged(session_id)  # for the verdict; the call is yet to run
+            app.store.rules.revoke(rule.id, app.actor)
+            return found
 
         app.store.rules.active = revoked_meanwhile  # type: ignore[method-assign]
         trajectory = await converse(opened, "change it", approves)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ from agent.events import (
     ReceiptReady,
 )
 from agent.repl.app import chat
-from agent.repl.desk import KEY_MARK
+from agent.repl.questions import KEY_MARK
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
 from agent.types import Decision, Receipt, Verdict
 from tests.support.terminal import Terminal
@@ -94,7 +94,7 @@ class FakeStore:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "approvals.json"
         self.state = "done"
-        self.sessions = SimpleNamespace(list=self._sessions)
+        self.sessions = SimpleNamespace(list=self._sessions, get=self._session)
         self.approvals = self
         self.trail = SimpleNamespace(entries=self._entries)
 
@@ -112,6 +112,22 @@ class FakeStore:
             if record.id == approval:
                 return record
         raise NotFound("approval", approval, [a.id for a in self.all()])
+
+    def list(
+        self,
+        *,
+        status: str | None = "pending",
+        session: str | None = None,
+        turn: int | None = None,
+        limit: int | None = 50,
+    ) -> list[ApprovalRecord]:
+        wanted = {"status": status, "session": session, "turn": turn}
+        found = [
+            record
+            for record in self.all()
+            if all(value in (None, getattr(record, name)) for name, value in wanted.items())
+        ]
+        return found[:limit]
 
     def decide(self, approval: str, decision: Decision, by: str, via: str) -> ApprovalRecord:
         """Compare-and-set, as the real store does."""
@@ -139,8 +155,14 @@ class FakeStore:
             model="offline",
             tokens={"input": 1200, "output": 34},
             labels=["untrusted"],
+            turn=1,
             updated_at="2026-01-02T03:04:05.000000Z",
         )
+
+    def _session(self, id: str) -> SessionRecord:
+        if not SESSION.startswith(id):
+            raise NotFound("session", id, [SESSION])
+        return self.session()
 
     def _sessions(self, *, limit: int = 50) -> list[SessionRecord]:
         return [self.session()][:limit]
@@ -164,6 +186,7 @@ class FakeSession:
 
     def __init__(self, store: FakeStore, folder: Path) -> None:
         self.id = SESSION
+        self.tools: list[Any] = []
         self.said: list[tuple[str, bool]] = []
         self.stops = 0
         self._store, self._folder = store, folder
@@ -175,9 +198,9 @@ class FakeSession:
         return self._store.session()
 
     def pending(self) -> list[ApprovalRecord]:
-        return [a for a in self._store.all() if a.status == "pending"]
+        return self._store.list(session=self.id)
 
-    async def run(self, text: str, *, supersede: bool = False) -> AsyncIterator[Event]:
+    async def run(self, text: str, *, supersede: bool = False) -> AsyncGenerator[Event, None]:
         self.said.append((text, supersede))
         self._log(f"run {json.dumps(text)} supersede={supersede}")
         if supersede:
@@ -204,12 +227,12 @@ class FakeSession:
             async for event in self._say(f"# You said\n\n*{text}*\n\nThat is **all**."):
                 yield event
 
-    async def resume(self) -> AsyncIterator[Event]:
+    async def resume(self) -> AsyncGenerator[Event, None]:
         self._log("resume")
         if self.pending():
             yield self._done("waiting")
             return
-        for approval in self._store.all():
+        for approval in self._store.list(status=None, session=self.id):
             yield CallFinished(approval.call, approval.tool, "success", self._outcome(approval))
         yield ReceiptReady(self.receipt())
         async for event in self._say("Done as you decided."):
@@ -314,7 +337,7 @@ class FakeSession:
     def receipt(self) -> Receipt:
         lines: dict[str, list[str]] = {"done": [], "not_done": [], "waiting": []}
         kinds = {"approved": "done", "edited": "done", "pending": "waiting"}
-        for approval in self._store.all():
+        for approval in self._store.list(status=None, session=self.id):
             kind = kinds.get(approval.status, "not_done")
             lines[kind].append(f"{approval.tool} {approval.args.get('order_id', '')}")
         return Receipt(**{kind: tuple(texts) for kind, texts in lines.items()})
@@ -343,8 +366,7 @@ class FakeApplication:
 
     @contextlib.asynccontextmanager
     async def open_session(self, id: str) -> AsyncIterator[FakeSession]:
-        if id != SESSION:
-            raise NotFound("session", id, [SESSION])
+        self.store.sessions.get(id)
         yield self.session
 
     def changes(self, record: SessionRecord) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_openai_messages
 from pydantic import BaseModel, SecretStr
 
+import prompts
 from agent.application import Application, Options, closed
 from agent.config import load_settings
 from agent.errors import NotFound, SessionBusy, UsageError
@@ -185,6 +186,79 @@ async def test_tools_that_are_gone_are_named_when_the_session_is_opened(tmp_path
             async with app.open_session(record.id):
                 raise AssertionError("not reached")
         assert app.store.leases.holder(record.id) is None
+
+
+async def test_a_prompt_that_is_another_one_is_named_when_the_session_goes_on(
+    tmp_path: Path,
+) -> None:
+    home, prompt = tmp_path / "home", tmp_path / "prompt.md"
+    prompt.write_text("Be brief.")
+    async with application(home, ["Hello.", "Hello."], prompt=prompt) as app:
+        async with app.new_session() as opened:
+            await converse(opened, "hello", approves)
+        record = app.store.sessions.get(opened.id)
+        assert app.changes(record) == []
+        prompt.write_text("Be rude.")
+        (said,) = app.changes(record)
+        assert "system prompt has changed" in said
+        assert str(prompt) in said
+        forked = await app.fork(record.id)
+        assert app.changes(forked) == [], "the fork was started with the prompt of today"
+        prompt.write_text("Be brief.")
+        assert app.changes(record) == []
+    async with application(home) as app:  # without a prompt of one's own
+        (said,) = app.changes(record)
+        assert "the bundled one" in said
+
+
+async def test_a_newer_bundled_prompt_is_another_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with application(tmp_path) as app:
+        record = app.create_session()
+        monkeypatch.setattr(prompts, "_text", lambda name: f"a newer {name}")
+        (said,) = app.changes(record)
+        assert "system prompt has changed" in said
+
+
+async def test_a_prompt_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.md"
+    prompt.write_bytes(b"\xff")
+    async with application(tmp_path / "home", prompt=prompt) as app:
+        with pytest.raises(UsageError, match=r"SAYSO_PROMPT=.*prompt\.md"):
+            app.create_session()
+        assert app.store.sessions.list() == []
+
+
+async def test_requests_that_go_elsewhere_are_named_when_the_session_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Only the host: a key in the address stays out of the trail."""
+    key = SecretStr("sk-0123456789abcdef")
+    model = {"model": "openai:test", "openai_api_key": key}
+    async with application(tmp_path, **model) as app:
+        record = app.create_session()
+        assert app.changes(record) == []
+        plain = app.create_session()
+    url = "https://ann:geheim@gateway.example:8443/v1?key=geheim"
+    async with application(tmp_path, openai_base_url=url, **model) as app:
+        (said,) = app.changes(record)
+        assert said == "Its requests went to api.openai.com, now to gateway.example:8443."
+        other = app.create_session()
+        assert "geheim" not in str(app.store.trail.entries(other.id))
+    async with application(
+        tmp_path, openai_base_url=url, options=Options(override=True), model="offline"
+    ) as app:
+        (said,) = app.changes(plain)
+        assert "goes on with offline" in said, "the model is another one; it has no address"
+
+
+async def test_a_session_from_before_that_was_kept_has_not_changed(tmp_path: Path) -> None:
+    async with application(tmp_path) as app:
+        record = app.store.sessions.create(
+            model=SCRIPTED, tools=[], workspace=None, granted=[], denied=[], actor=app.actor
+        )
+        assert app.changes(record) == []
 
 
 # --- holding ---------------------------------------------------------------------------------

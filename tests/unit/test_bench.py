@@ -107,3 +107,4 @@ def test_each_says_how_it_is_used(name: str) -> None:
         [sys.executable, "-m", name, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "--json" in ended.stdout
+    assert f"\n\n    python -m {name} [--" in ended.stdout, "the command stands on its own line"

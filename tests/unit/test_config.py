@@ -56,6 +56,12 @@ def test_defaults(tmp_path: Path) -> None:
     assert settings.unknown == ()
 
 
+def test_the_files_of_a_database_are_known_where_it_has_any(tmp_path: Path) -> None:
+    names = [path.name for path in load(SAYSO_HOME=str(tmp_path)).database_files]
+    assert names == ["sayso.db", "sayso.db-wal", "sayso.db-shm", "sayso.db-journal"]
+    assert load(SAYSO_DATABASE_URL="postgresql://ann@box/sayso").database_files == ()
+
+
 def test_the_state_folder_is_the_users_own_by_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

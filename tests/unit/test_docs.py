@@ -92,8 +92,8 @@ def words(svg: str) -> list[str]:
 
 
 def test_the_picture_shows_the_panel() -> None:
-    from agent.repl.desk import KEY_MARK
     from agent.repl.panel import _HEADINGS
+    from agent.repl.questions import KEY_MARK
 
     shown = words(PICTURE.read_text(encoding="utf-8"))
     assert any(text.startswith(_HEADINGS["write"]) for text in shown)

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox"),
     ("middleware",),
-    ("graph", "approvals"),
+    ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),
     ("repl", "evals"),
     ("cli",),

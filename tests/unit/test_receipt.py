@@ -46,8 +46,8 @@ class Desk:
     def begin(self, call: str, turn: int = 1) -> EffectRecord:
         return self.store.ledger.begin(
             session=self.session, epoch=self.lease.epoch, turn=turn, message="m1", call=call,
-            tool="act", tool_version="1", args={"n": call}, digest=call, approval=None,
-            rule="r-1", idempotency_key=call,
+            tool="act", tool_version="1", args={"n": call}, digest=call, approval="a-1",
+            rule=None, idempotency_key=call,
         ).effect  # fmt: skip
 
     def finish(self, call: str, state: Any, turn: int = 1, **outcome: Any) -> EffectRecord:

@@ -15,6 +15,7 @@ from tests.support.sessions import application
 from tools.contract import Contract, ToolFailure, contract_of, is_read
 
 ORDERS = ["list_orders", "get_order", "cancel_order", "refund_order"]
+SQLITE = ["", "-wal", "-shm", "-journal"]
 RESEARCH = ["search", "fetch", "calculator"]
 FILES = ["list_files", "read_file", "write_file", "edit_file"]
 
@@ -224,6 +225,26 @@ async def test_a_model_cannot_write_its_own_tools_or_prompt(tmp_path: Path) -> N
         refused(list(opened._tools.values()), "mine.py", "other.py", "prompt.md", "same.md")
     assert [path.read_bytes() for path in (mine, other, prompt)] == before
     assert (work / "notes.md").read_text() == "more"
+
+
+async def test_a_model_cannot_write_the_record(tmp_path: Path) -> None:
+    """Neither the database nor what SQLite keeps beside it, wherever the database lies."""
+    work, real = tmp_path / "work", tmp_path / "work" / "real.db"
+    work.mkdir()
+    (work / "my rec.db").symlink_to(real)
+    url = f"sqlite:///{work}/my%20rec.db"
+    async with application(
+        tmp_path / "home", domains=["files"], workspace=work, database_url=url
+    ) as app:
+        app.create_session()
+        found: dict[str, Any] = {tool.name: tool for tool in app.tools}
+        files = [f"{name}{end}" for name in ("my rec.db", "real.db") for end in SQLITE]
+        for path in files:
+            with pytest.raises(ToolFailure, match="protected"):
+                found["write_file"].func(path=path, content="")
+        assert "real.db" not in found["list_files"].func()
+        found["write_file"].func(path="other.db", content="free")
+        assert app.store.trail.verify() == []
 
 
 # --- what cannot be had ----------------------------------------------------------------------

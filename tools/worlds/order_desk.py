@@ -20,6 +20,7 @@ import json
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -473,8 +474,7 @@ class OrderDesk:
                 if version == 0:
                     _create(db)
                 db.execute("COMMIT")
-                # Readers and a writer then work side by side. Whoever comes second finds it done.
-                db.execute("PRAGMA journal_mode = WAL")
+                self._switch_to_wal(db)
         except sqlite3.Error as error:
             raise _cannot_be_used(error) from error
         if version not in (0, _SCHEMA_VERSION):
@@ -483,6 +483,22 @@ class OrderDesk:
                 f"{_SCHEMA_VERSION}. Nothing was changed."
             )
         self._prepared = True
+
+    def _switch_to_wal(self, db: sqlite3.Connection) -> None:
+        """Let readers and a writer work side by side; it is kept in the file.
+
+        SQLite does not wait where two processes switch at once: the second one is refused.
+        """
+        give_up = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_locked(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
 
 
 def _commit(db: sqlite3.Connection, key: str) -> None:

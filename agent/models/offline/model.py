@@ -13,7 +13,6 @@ from langchain_core.callbacks import (
 )
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolCall
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -25,7 +24,6 @@ from agent.models.offline.answer import STAND_IN, cannot
 from agent.models.offline.catalog import ToolCard, read_tools
 from agent.models.offline.plan import Call
 
-CHARACTERS_PER_TOKEN = 4
 MAX_STEPS = 40
 
 
@@ -36,7 +34,7 @@ class OfflineChatModel(BaseChatModel):
     is known to it beforehand. Each step follows from the message history alone, so a session
     can go on in another process. It has no state and no randomness and opens no connection.
 
-    Usage is counted as one token for four characters of messages, tool schemas and reply.
+    Its replies say nothing of usage: rules use no tokens, and an estimate would read as a count.
     """
 
     @property
@@ -129,21 +127,8 @@ def respond(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) ->
         tool_call(name=c.card.name, args=dict(c.args), id=f"offline_{number}_{i}_{c.mark}")
         for i, c in enumerate(calls)
     ]
-    written = text + "".join(json.dumps(c["args"]) + c["name"] for c in tool_calls)
-    read = sum(len(m.text) + len(str(getattr(m, "tool_calls", ""))) for m in messages)
-    usage = _usage(read + len(json.dumps(list(tools))), len(written))
     metadata = {"finish_reason": "tool_calls" if tool_calls else "stop", "model_name": "offline"}
-    return AIMessage(
-        content=text, tool_calls=tool_calls, usage_metadata=usage, response_metadata=metadata
-    )
-
-
-def _usage(characters_in: int, characters_out: int) -> UsageMetadata:
-    tokens_in = -(-characters_in // CHARACTERS_PER_TOKEN)
-    tokens_out = max(1, -(-characters_out // CHARACTERS_PER_TOKEN))
-    return UsageMetadata(
-        input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
-    )
+    return AIMessage(content=text, tool_calls=tool_calls, response_metadata=metadata)
 
 
 def _decide(messages: Sequence[BaseMessage], cards: tuple[ToolCard, ...]) -> tuple[str, list[Call]]:
@@ -190,7 +175,7 @@ def _announce(calls: Sequence[Call]) -> str:
 
 
 def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message as chunks: its text a few words at a time, each call in two, usage last."""
+    """A message as chunks: its text a few words at a time, each call in two, how it ended last."""
     for word in re.findall(r"\s*\S+\s*?(?:\s\S+)?|\s+", message.text):
         yield ChatGenerationChunk(message=AIMessageChunk(content=word))
     for index, call in enumerate(message.tool_calls):
@@ -201,7 +186,6 @@ def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
             yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
     last = AIMessageChunk(
         content="",
-        usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
         chunk_position="last",
     )

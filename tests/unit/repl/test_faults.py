@@ -11,6 +11,7 @@ from rich.console import Console
 from agent.repl.app import Chat
 from agent.repl.keys import Keyboard
 from agent.repl.screen import Screen
+from agent.repl.talk import Talk
 
 
 def faulty(*_):
@@ -35,7 +36,8 @@ async def talk(keys, **app):
 
 async def test_the_chat_goes_on(caplog):
     with caplog.at_level(logging.ERROR, "sayso"):
-        code, shown = await talk("/resume s-x\r/new\r/quit\r", open_session=faulty)
+        store = SimpleNamespace(sessions=SimpleNamespace(get=faulty))
+        code, shown = await talk("/resume s-x\r/new\r/quit\r", store=store)
     assert code == 0
     assert shown.count("unexpected failed: ZeroDivisionError: a fault ␛[31mof ours.") == 1
     assert "logs/sayso.log" in shown
@@ -45,7 +47,7 @@ async def test_the_chat_goes_on(caplog):
 
 
 async def test_a_fault_that_comes_again_before_anything_was_read_ends_it(monkeypatch):
-    monkeypatch.setattr(Chat, "pending", faulty)
+    monkeypatch.setattr(Talk, "has_news", faulty)
     code, shown = await talk("/quit\r")
     assert code == 1
     assert shown.count("unexpected failed: ZeroDivisionError") == 2

@@ -2,9 +2,10 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from agent.repl.panel import approval_panel, decided_elsewhere, explanation, overview
+from agent.repl.panel import approval_panel, explanation, overview, what_became_of
 from agent.repl.screen import Screen
 from agent.store.records import SessionRecord
 from tests.support.fake_chat import CANCEL, SCENES, proposal
@@ -119,8 +120,31 @@ def test_the_explanation_names_the_rule_the_digest_and_every_key():
     assert "always" not in drawn(explanation(CANCEL, always=False))
 
 
-def test_who_decided_elsewhere():
-    decided = CANCEL.model_copy(
-        update={"status": "rejected", "decided_by": "bob", "decided_via": "cli", "comment": "no\n"}
-    )
-    assert decided_elsewhere(decided) == ("cancel_order [ap-1] was rejected by bob (cli): no␊")
+CALL = 'cancel_order(order_id="A1", expected_revision=3)'
+BOB = {"decided_by": "bob\x1b", "decided_via": "cli", "decided_at": "2026-01-03T12:03:59.000000Z"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (
+            {**BOB, "status": "rejected", "comment": "no\n"},
+            f"ap-1 {CALL} was rejected by bob␛, 2026-01-03 12:03 UTC, cli: no␊",
+        ),
+        (
+            {**BOB, "status": "edited", "decided_args": {"order_id": "A2\n"}},
+            f'ap-1 {CALL} was edited to cancel_order(order_id="A2\\n") '
+            "by bob␛, 2026-01-03 12:03 UTC, cli",
+        ),
+        (
+            {"kind": "in_doubt", "status": "superseded", "comment": "found out: committed"},
+            f"ap-1 {CALL} was superseded by the program: found out: committed",
+        ),
+        (
+            {"status": "superseded"},
+            'Not run, since you moved on: cancel_order  order_id="A1" expected_revision=3 [ap-1]',
+        ),
+    ],
+)
+def test_what_became_of_a_call_that_waits_no_longer(fields, sentence):
+    assert what_became_of(CANCEL.model_copy(update=fields)) == sentence

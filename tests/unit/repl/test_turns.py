@@ -20,8 +20,8 @@ from agent.events import (
     ReceiptReady,
 )
 from agent.repl.app import chat
-from agent.repl.commands import ChatCompleter, token_count
-from agent.repl.desk import ArgumentsError, parse_arguments
+from agent.repl.commands import ChatCompleter
+from agent.repl.editing import ArgumentsError, parse_arguments
 from agent.repl.render import TurnView, show_receipt
 from agent.repl.screen import Screen
 from agent.types import Receipt, Verdict
@@ -109,18 +109,6 @@ def test_a_call_that_waits_hides_no_result():
     assert transcript(*events).splitlines()[3:] == ["  2 tool_b ok", "  3 tool_c ok"]
     after = transcript(*events, *finished("a"))
     assert after.splitlines()[5:] == ["  1 tool_a ok"]
-
-
-@pytest.mark.parametrize(
-    ("count", "model", "shown"),
-    [
-        (11_534, "offline", "~11,500"),
-        (34, "offline", "~34"),
-        (11_534, "openai:gpt-4.1-mini", "11,534"),
-    ],
-)
-def test_tokens_of_the_offline_model_are_an_estimate(count, model, shown):
-    assert token_count(count, model) == shown
 
 
 def test_a_receipt_holds_one_line_an_effect():

@@ -1,0 +1,257 @@
+"""Talking over sessions, one at a time: open it, send a message, decide, go on, leave it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractAsyncContextManager
+
+from agent.events import Done, Event
+from agent.repl.desk import Desk
+from agent.repl.keys import Keyboard
+from agent.repl.ports import Application, Session
+from agent.repl.prompts import Prompts
+from agent.repl.questions import Questions
+from agent.repl.render import TurnView, show_history, show_receipt
+from agent.repl.screen import Screen, echo, join
+from agent.repl.starting import Startup
+from agent.repl.status import banner
+from agent.safe_text import strict
+from agent.store.records import ApprovalRecord
+
+_WORKING = "working · Ctrl-C stops it · what you type waits for your next message"
+_BROKEN_OFF = {
+    "interrupted": "The last turn of this session was interrupted.",
+    "running": "The last turn of this session was interrupted.",
+    "failed": "The last turn of this session failed.",
+    "stopped": "The last turn of this session was stopped by a limit.",
+}
+
+
+class Talk:
+    """The session that is open, if one is, and what can be done with it.
+
+    Args:
+        startup: Has begun, or will before anything here needs the application.
+        screen: Where panels, notes and progress are printed.
+        answers: Where turns are printed.
+        keyboard: Its Ctrl-C stops a running turn.
+        prompts: For texts that answer an approval.
+        one_model: Whether every session uses the application's model, whatever its own is.
+        poll: Seconds between two looks for decisions made elsewhere.
+    """
+
+    def __init__(
+        self,
+        startup: Startup,
+        screen: Screen,
+        answers: Screen,
+        keyboard: Keyboard,
+        prompts: Prompts,
+        *,
+        one_model: bool,
+        poll: float,
+    ) -> None:
+        self.screen = screen
+        self.session: Session | None = None
+        self.greeted = False
+        self.leaving = False
+        self._startup, self._answers, self._keyboard = startup, answers, keyboard
+        self._prompts, self._one_model = prompts, one_model
+        self._questions = Questions(screen, keyboard, poll)
+        self._desk: Desk | None = None
+        self._lease = contextlib.AsyncExitStack()
+        self._view = TurnView(answers)
+
+    async def application(self) -> Application:
+        """The application, greeted; says so when it has to be waited for.
+
+        Raises:
+            FatalError: It cannot be opened.
+        """
+        app = await self._startup.opened()
+        self.greet(app)
+        return app
+
+    def greet(self, app: Application) -> None:
+        """The part of the banner that needs the application; shown once."""
+        if not self.greeted:
+            self.greeted = True
+            self.screen.note(banner(app, self.model_in_use(app)))
+
+    def model_in_use(self, app: Application) -> str:
+        """The model that the open session uses, or a new one would."""
+        if self.session is None or self._one_model:
+            return app.model_name
+        return self.session.record.model
+
+    def pending(self) -> list[ApprovalRecord]:
+        """What waits in the open session."""
+        return self.session.pending() if self.session is not None else []
+
+    # --- a session -----------------------------------------------------------------------
+
+    async def open(self, session_id: str) -> None:
+        """Leave the open session and go on with another one; its panel comes first.
+
+        Raises:
+            NotFound, SessionBusy: The open session stays open.
+        """
+        app = await self._startup.opened()
+        session_id = app.store.sessions.get(session_id).id  # it may be the beginning of an id
+        if self.session is not None and self.session.id == session_id:
+            self.screen.note(f"{session_id} is the session that is open here.")
+            return
+        session, desk = await self._enter(app, app.open_session(session_id))
+        self.greet(app)
+        record = session.record
+        self.screen.note(join((record.id, record.state, strict(record.title))), "bold")
+        for change in app.changes(record):
+            self.screen.note(change, "yellow")
+        show_history(self._answers, await session.history())
+        desk.recall()
+        if record.state == "waiting" or session.pending():
+            await self._settle_and_go_on(decided=True)  # something may have been decided elsewhere
+        elif how := _BROKEN_OFF.get(record.state):
+            self.screen.note(f'{how} Say "continue" to go on.', "yellow")
+
+    async def leave_session(self) -> None:
+        """Close the open session, if there is one, and say how to come back."""
+        session, self.session, self._desk = self.session, None, None
+        if session is not None:
+            try:
+                await self._lease.aclose()
+            finally:
+                self.screen.note(f"To go on with this session: {_resume_command(session)}")
+
+    async def _enter(
+        self, app: Application, opened: AbstractAsyncContextManager[Session]
+    ) -> tuple[Session, Desk]:
+        """Hold another session; the open one is left only when that has worked."""
+        async with contextlib.AsyncExitStack() as stack:
+            session = await stack.enter_async_context(opened)
+            await self.leave_session()
+            self._lease = stack.pop_all()
+        self._view = TurnView(self._answers)
+        self.session = session
+        self._desk = Desk(session, app.store.approvals, self.screen, self._questions, self._prompts)
+        return session, self._desk
+
+    # --- a message -----------------------------------------------------------------------
+
+    async def say(self, text: str) -> None:
+        """Send a message; what waits is superseded only after the person agreed."""
+        if self.session is None:
+            app = await self.application()
+            await self._enter(app, app.new_session())
+        assert self.session is not None
+        if self.has_news():
+            self._keyboard.typeahead.put_back(text)
+            await self.go_on_with_news()
+            return
+        waiting = sum(approval.kind != "in_doubt" for approval in self.session.pending())
+        if waiting and not await self._superseding(waiting):
+            self._keyboard.typeahead.put_back(text)
+            return
+        self._view = TurnView(self._answers)
+        if waiting:
+            await self._turn(self._telling_news(self.session.run(text, supersede=True)))
+        elif text != "continue" or not await self._continued(self.session):
+            await self._turn(self.session.run(text))
+        await self._settle_and_go_on()
+
+    async def _superseding(self, waiting: int) -> bool:
+        what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+        return await self._questions.yes(f"{what}; send anyway and nothing of it runs? y/N")
+
+    async def _continued(self, session: Session) -> bool:
+        """Whether a turn that was broken off had something left to do, which is done then."""
+        if session.record.state not in ("interrupted", "failed"):
+            return False
+        return await self._turn(session.resume())
+
+    # --- what waits ----------------------------------------------------------------------
+
+    async def ask_again(self) -> None:
+        """Show the panel for everything that waits, what was left before included."""
+        if self._desk is not None:
+            self._desk.ask_again()
+            await self._settle_and_go_on()
+
+    def has_news(self) -> bool:
+        """Whether something that waited in the open session has been decided elsewhere."""
+        return self._desk is not None and self._desk.has_news()
+
+    async def go_on_with_news(self) -> None:
+        """Say who decided what elsewhere, and carry the session on with it."""
+        if self._desk is not None and self._desk.has_news():
+            self._desk.look()
+            await self._settle_and_go_on(decided=True)
+
+    async def _settle_and_go_on(self, *, decided: bool = False) -> None:
+        """Ask about what waits and carry the session on, until nothing can be decided now.
+
+        Args:
+            decided: Whether something was decided already, so that the session can go on.
+        """
+        if self._desk is None or self.session is None or not (decided or self.session.pending()):
+            return
+        while await self._desk.settle() or decided:
+            decided = False
+            await self._turn(self.session.resume())
+            if not self.session.pending():
+                return
+        show_receipt(self._answers, self.session.receipt())
+        self.screen.note(f"Later, or elsewhere: {_resume_command(self.session)}")
+
+    async def _telling_news(
+        self, events: AsyncGenerator[Event, None]
+    ) -> AsyncGenerator[Event, None]:
+        """The events of a turn; before the first one, what became of the calls that waited."""
+        told = False
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if self._desk is not None and not told:
+                    self._desk.look()
+                    told = True
+                yield event
+
+    # --- a turn --------------------------------------------------------------------------
+
+    async def _turn(self, events: AsyncGenerator[Event, None]) -> bool:
+        """Draw a turn; Ctrl-C asks the session to stop, typed keys are kept.
+
+        Returns:
+            Whether anything happened before it was done.
+        """
+        happened = False
+        with self._keyboard.interrupted_by(self._stop), self._working():
+            try:
+                async with contextlib.aclosing(events):
+                    async for event in events:
+                        self._view.show(event)
+                        happened = happened or not isinstance(event, Done) or bool(event.error)
+            finally:
+                self._view.finish()
+        return happened
+
+    def _stop(self) -> None:
+        assert self.session is not None
+        sentence = self.session.request_stop()
+        with contextlib.suppress(OSError):  # the terminal may be what has gone
+            self.screen.note(sentence, "yellow")
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """The status line while a turn runs; it echoes what is typed ahead."""
+
+        def typed(text: str) -> None:
+            self.screen.status(f"for your next message: {echo(text)}" if text else _WORKING)
+
+        with self.screen.status_line(""), self._keyboard.echoing(typed):
+            typed(str(self._keyboard.typeahead))
+            yield
+
+
+def _resume_command(session: Session) -> str:
+    return f"sayso chat -r {session.id}"

@@ -1,0 +1,245 @@
+"""One pass over the graph, told as events; and what a turn's events leave to remember."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.runtime import RunControl
+from langgraph.types import Interrupt, PregelTask, StateSnapshot
+
+from agent.events import CallFinished, CallJudged, CallProposed, Event, Message, MessageDelta
+from agent.provenance import labels_of_results
+
+if TYPE_CHECKING:
+    from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
+    from langgraph.graph.state import CompiledStateGraph
+
+    from agent.middleware.state import AgentContext
+
+
+class Stopped(Exception):
+    """The operator stopped the running pass at once."""
+
+
+class TurnReader:
+    """Turns the graph's updates into events, and remembers what a turn is asked about later.
+
+    Attributes:
+        answer: The last reply without calls.
+        tokens: ``input`` and ``output`` that the model's replies counted.
+        labels: Where what the model has read came from (``agent.provenance``).
+        in_tools: Whether calls are under way, as far as the stream has told.
+    """
+
+    def __init__(self, tools: Mapping[str, BaseTool], labels: set[str]) -> None:
+        self._tools, self.labels = tools, labels
+        self.answer = ""
+        self.tokens: dict[str, int] = {}
+        self.in_tools = False
+
+    def read(self, chunk: Mapping[str, Any]) -> list[Event]:
+        """The events of one chunk of the stream of updates."""
+        if "__metadata__" in chunk:
+            return []
+        events: list[Event] = []
+        for node, update in chunk.items():
+            if node == "model":
+                events += self._read_reply(update if isinstance(update, list) else [update])
+            elif node == "tools":
+                events += self._read_results(update or {})
+        return events
+
+    def _read_reply(self, parts: list[Mapping[str, Any] | None]) -> Iterator[Event]:
+        messages = [m for part in parts for m in (part or {}).get("messages", [])]
+        verdicts = {k: v for part in parts for k, v in ((part or {}).get("verdicts") or {}).items()}
+        for message in messages:
+            if isinstance(message, ToolMessage):
+                yield _finished(message)
+            if not isinstance(message, AIMessage):
+                continue
+            self.answer = message.text if not message.tool_calls else self.answer
+            self.in_tools = bool(message.tool_calls)
+            self._count(message)
+            if message.text:
+                yield Message(message.text)
+            for call in message.tool_calls:
+                identity = call["id"] or ""
+                yield CallProposed(identity, call["name"], call["args"])
+                if verdict := verdicts.get(identity):
+                    yield CallJudged(identity, call["name"], verdict)
+
+    def _read_results(self, update: Mapping[str, Any]) -> Iterator[Event]:
+        for message in update.get("messages", []):
+            if isinstance(message, ToolMessage):
+                self.labels |= labels_of_results([message], self._tools)
+                yield _finished(message)
+
+    def _count(self, message: AIMessage) -> None:
+        if usage := message.usage_metadata:
+            self.tokens["input"] = self.tokens.get("input", 0) + usage["input_tokens"]
+            self.tokens["output"] = self.tokens.get("output", 0) + usage["output_tokens"]
+
+
+class GraphPass:
+    """One pass: the graph runs in a task of its own, so that a stop cancels it, not its reader.
+
+    Attributes:
+        snapshot: Where the pass left the graph; ``None`` when it did not come to its end. It
+            says what ``get_state`` says, which makes it anew from all that the database holds.
+    """
+
+    def __init__(
+        self,
+        graph: CompiledStateGraph[Any, AgentContext, Any, Any],
+        config: RunnableConfig,
+        context: AgentContext,
+        reader: TurnReader,
+    ) -> None:
+        self._graph, self._config, self._context = graph, config, context
+        self._reader = reader
+        self._control = RunControl()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._task: asyncio.Task[StateSnapshot] | None = None
+        self.snapshot: StateSnapshot | None = None
+
+    async def run(self, graph_input: Any) -> AsyncGenerator[Event, None]:
+        """The events of the pass, as they come.
+
+        Raises:
+            Stopped: It was stopped at once.
+            GraphDrained: It was asked to stop, and did so at a safe point.
+        """
+        self._task = asyncio.create_task(self._pump(graph_input))
+        try:
+            while (event := await self._events.get()) is not None:
+                yield event
+            await asyncio.wait({self._task})
+            if self._task.cancelled():
+                raise Stopped
+            self.snapshot = self._task.result()
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _pump(self, graph_input: Any) -> StateSnapshot:
+        values: dict[str, Any] = {}
+        waiting: dict[str, Interrupt] = {}
+        config: RunnableConfig = {**self._config, "callbacks": [_Tokens(self._hear)]}
+        try:
+            chunk: Any
+            async for mode, chunk in self._graph.astream(
+                graph_input,
+                config,
+                context=self._context,
+                stream_mode=["updates", "values"],
+                durability="sync",
+                control=self._control,
+            ):
+                if mode == "values":
+                    values = chunk
+                    continue
+                waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
+                for event in self._reader.read(chunk):
+                    self._events.put_nowait(event)
+        finally:
+            self._events.put_nowait(None)
+        return _at_rest(values, waiting)
+
+    def _hear(self, text: str) -> None:
+        self._reader.in_tools = False
+        self._events.put_nowait(MessageDelta(text))
+
+    def request_drain(self) -> bool:
+        """Stop at the next safe point; ``False`` when there is none to wait for.
+
+        While the model speaks nothing is under way; and who asks twice will not wait.
+        """
+        if not self._reader.in_tools or self._control.drain_requested:
+            return False
+        self._control.request_drain("the operator asked to stop")
+        return True
+
+    def stop(self) -> None:
+        """Stop at once; a write that is under way gets a few seconds to record its outcome."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _Tokens(BaseCallbackHandler):
+    """Hears the model while it speaks. A model that a tool may call is not heard.
+
+    LangChain streams for handlers that have the two ``tap_output`` methods. LangGraph's own mode
+    ``messages`` looks at every message of the history again at every step.
+    """
+
+    run_inline = True
+    ignore_chain = ignore_agent = ignore_retriever = ignore_custom_event = True
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        self._hear = hear
+        self._runs: set[UUID] = set()
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Remember the runs of the agent's own model."""
+        if (metadata or {}).get("langgraph_node") == "model":
+            self._runs.add(run_id)
+
+    def on_llm_new_token(
+        self,
+        token: str | list[str | dict[str, Any]],
+        *,
+        chunk: GenerationChunk | ChatGenerationChunk | None = None,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        """Hand on its text."""
+        said = chunk.text if chunk is not None else token
+        if said and isinstance(said, str) and run_id in self._runs:
+            self._hear(said)
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Leave a stream as it is."""
+        return output
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """Leave a stream as it is."""
+        return output
+
+
+def _at_rest(values: dict[str, Any], waiting: Mapping[str, Interrupt]) -> StateSnapshot:
+    """The graph after a pass: at rest, or with one task for each open call."""
+    tasks = tuple(
+        PregelTask(id=key, name="tools", path=(), interrupts=(found,))
+        for key, found in waiting.items()
+    )
+    return StateSnapshot(
+        values=values,
+        next=tuple(task.name for task in tasks),
+        config={},
+        metadata=None,
+        created_at=None,
+        parent_config=None,
+        tasks=tasks,
+        interrupts=tuple(waiting.values()),
+    )
+
+
+def _finished(message: ToolMessage) -> CallFinished:
+    return CallFinished(
+        message.tool_call_id, message.name or "", message.status, str(message.content)
+    )
