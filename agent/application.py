@@ -28,6 +28,7 @@ from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model, service_of
 from agent.session import AgentSession
 from agent.store import Owner, Store
+from agent.store.sessions import CREATED
 from agent.toolset import SERVER, Places, Toolset, load_tools
 from agent.trust import as_given, bind, changed_files, tools_files
 from agent.types import Actor, Authority
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from agent.checkpoints import FencedSaver
     from agent.mcp.config import ServerConfig
     from agent.store.records import SessionRecord
-
-
-STARTED = "session.started"
-"""The trail entry with what a session was started with, beside what its row keeps."""
 
 
 @dataclass(frozen=True)
@@ -170,17 +167,15 @@ class Application:
         tools = bind(self.settings.tools)
         toolset = self._toolset(tools, self.workspace)  # raises before anything is written
         self._model(self.settings.model)
-        started = self._surroundings(self.settings.model, toolset)
-        record = self.store.sessions.create(
+        return self.store.sessions.create(
             model=self.settings.model,
             tools=[*tools, *self._servers],
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
             actor=self.actor,
+            surroundings=self._surroundings(self.settings.model, toolset),
         )
-        self.store.trail.append(record.id, STARTED, started)
-        return record
 
     @asynccontextmanager
     async def new_session(self) -> AsyncIterator[AgentSession]:
@@ -285,8 +280,8 @@ class Application:
         return changed + self._surroundings_changed(record, toolset) + list(toolset.notices)
 
     def _surroundings_changed(self, record: SessionRecord, toolset: Toolset) -> list[str]:
-        entries = self.store.trail.entries(record.id, kind=STARTED, limit=1)
-        then = entries[0].data if entries else {}
+        entries = self.store.trail.entries(record.id, kind=CREATED, limit=1)
+        then = entries[0].data.get("surroundings", {}) if entries else {}
         now = self._surroundings(self._model_of(record), toolset)
         changed = []
         if then.get("service") and now["service"] and then["service"] != now["service"]:
@@ -327,8 +322,8 @@ class Application:
             title=f"fork of {source.title}"[:80],
             parent=source.id,
             labels=source.labels,
+            surroundings=self._surroundings(source.model, toolset),
         )
-        self.store.trail.append(record.id, STARTED, self._surroundings(source.model, toolset))
         async with self.open_session(record.id) as session:
             await session.seed(closed(messages, source.id))
             self.store.sessions.update(record.id, state="done", turn=turn_number(messages))

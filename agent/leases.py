@@ -29,8 +29,9 @@ class LeaseKeeper:
 
     def __init__(self, store: Store, session: str, owner: Owner, seconds: float) -> None:
         self._store, self._seconds = store, seconds
-        self._lease: LeaseRecord | None = store.leases.acquire(session, owner, seconds)
         self._session = session
+        self._ends = time.time() + seconds
+        self._lease: LeaseRecord | None = store.leases.acquire(session, owner, seconds)
         self._when_lost: list[Callable[[], None]] = []
 
     def when_lost(self, call: Callable[[], None]) -> None:
@@ -55,13 +56,16 @@ class LeaseKeeper:
             LeaseLost: When another process has taken over.
         """
         lease = self.current
-        if lease.expires_at - time.time() < seconds + self._seconds / 3:
+        if self._ends - time.time() < seconds + self._seconds / 3:
             lease = self._renew(seconds + self._seconds)
         return lease
 
     def _renew(self, seconds: float) -> LeaseRecord:
+        # Its end by the clock of this machine: that of the database may be another one.
+        ends = time.time() + seconds
         try:
             self._lease = self._store.leases.renew(self.current, seconds)
+            self._ends = ends
         except LeaseLost:
             self._lease = None
             for call in self._when_lost:

@@ -47,11 +47,15 @@ class Recording:
     """Trail entries about reads that have ended; they go along with the next entry."""
 
     def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
-        """Append to the trail what was kept for later, and these entries."""
+        """Append to the trail what was kept for later, and these entries.
+
+        Raises:
+            LeaseLost: Another process has taken the session over; the record is its own now.
+        """
         entries = (*self.later, *entries)
-        self.later.clear()
         if entries:
-            self.store.trail.append_many(self.session, entries)
+            self.store.trail.append_many(self.session, entries, epoch=self.lease(0).epoch)
+            self.later.clear()
 
 
 READ_ONLY = Authority(granted=("read:*", "network:*"))

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from sqlalchemy import bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import InvalidDecision, LeaseLost, NotFound
+from agent.errors import InvalidDecision, NotFound
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import already_decided, close, close_doubt
 from agent.store.ids import now
@@ -132,9 +132,7 @@ class Approvals:
 
         def ask_as(fresh_id: str) -> ApprovalRecord:
             with self._db.write() as writing:
-                guard = writing.lock(session)
-                if epoch is not None and guard.lease_epoch != epoch:
-                    raise LeaseLost(session)
+                writing.lock(session, epoch=epoch)
                 doubted = effect_of_call(writing, session, message, call) if is_doubt else None
                 attempt = doubted.attempts if doubted else 1
                 known = _of_call(writing, session, message, call, kind)

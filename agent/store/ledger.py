@@ -130,9 +130,8 @@ class Ledger:
 
         def begin_as(fresh_id: str) -> Begun:
             with self._db.write() as writing:
-                guard = writing.lock(session, deleted=True)
-                left = guard.lease_expires_at - guard.clock
-                if guard.lease_epoch != epoch or left <= lease_margin:
+                guard = writing.lock(session, deleted=True, epoch=epoch)
+                if guard.lease_expires_at - guard.clock <= lease_margin:
                     raise LeaseLost(session)
                 known = effect_of_call(writing, session, message, call)
                 if known is not None and not _may_run_again(known, digest):

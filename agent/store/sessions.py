@@ -31,6 +31,9 @@ from agent.types import Actor, SessionState
 
 SessionList = list[SessionRecord]
 
+CREATED = "session.created"
+"""The first entry of each trail."""
+
 _PAGE = 200
 _READ = select(
     *(sessions.c[name] for name in SessionRecord.model_fields),
@@ -86,8 +89,13 @@ class Sessions:
         title: str = "",
         parent: str | None = None,
         labels: Iterable[str] = (),
+        surroundings: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
-        """A new session, at rest: its state is ``done`` until a turn begins."""
+        """A new session, at rest: its state is ``done`` until a turn begins.
+
+        Args:
+            surroundings: What it depends on and does not keep; goes to the trail only.
+        """
 
         def insert_as(session: str) -> SessionRecord:
             at = now()
@@ -113,8 +121,9 @@ class Sessions:
             with self._db.write() as writing:
                 writing.conn.execute(insert(sessions).inline(), record.model_dump() | chain)
                 writing.lock(session)
-                started = {name: getattr(record, name) for name in (*_WATCHED, "parent")}
-                writing.record(session, "session.created", {**started, "by": actor_data(actor)})
+                made = {name: getattr(record, name) for name in (*_WATCHED, "parent")}
+                made |= {"surroundings": dict(surroundings or {}), "by": actor_data(actor)}
+                writing.record(session, CREATED, made)
             return record
 
         tools, granted, denied, labels = map(list, (tools, granted, denied, labels))
@@ -174,8 +183,8 @@ class Sessions:
         _check_fields(fields)
         watched = [name for name in _WATCHED if name in fields]
         with self._db.write() as writing:
-            guard = writing.lock(id)
-            if epoch is not None and (guard.lease_epoch != epoch or not guard.lease_owner):
+            guard = writing.lock(id, epoch=epoch)
+            if epoch is not None and not guard.lease_owner:
                 raise LeaseLost(id)
             if watched:
                 _record_changes(writing, id, {name: fields[name] for name in watched})

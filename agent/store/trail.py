@@ -72,10 +72,21 @@ class Trail:
         with self._db.write() as writing:
             return _append(writing, session, kind, data)
 
-    def append_many(self, session: str, entries: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Add several entries, all or none."""
+    def append_many(
+        self,
+        session: str,
+        entries: Iterable[tuple[str, dict[str, Any]]],
+        *,
+        epoch: int | None = None,
+    ) -> None:
+        """Add several entries, all or none.
+
+        Raises:
+            NotFound: There is no such session, or it was deleted.
+            LeaseLost: The lease no longer has this ``epoch``.
+        """
         with self._db.write() as writing:
-            writing.lock(session)
+            writing.lock(session, epoch=epoch)
             for kind, data in entries:
                 writing.record(session, kind, data)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Text, bindparam, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import NotFound
+from agent.errors import LeaseLost, NotFound
 from agent.store.ids import now
 from agent.store.masking import masked
 from agent.store.records import EffectRecord
@@ -73,14 +73,18 @@ class Writing:
         self._entries: list[dict[str, Any]] = []
         self._changes: dict[str, dict[str, Any]] = {}
 
-    def lock(self, session: str, *, deleted: bool = False) -> Guard:
+    def lock(self, session: str, *, deleted: bool = False, epoch: int | None = None) -> Guard:
         """Be the only writer of this session until the transaction ends.
 
-        Whoever needs several sessions locks them in the order of their ids. ``deleted``: a
-        deleted session will do.
+        Whoever needs several sessions locks them in the order of their ids.
+
+        Args:
+            deleted: A deleted session will do.
+            epoch: Of the lease that the caller holds; without one, no lease is asked for.
 
         Raises:
             NotFound: There is no such session, or it was deleted (when and by whom is said).
+            LeaseLost: The lease has another epoch.
         """
         row = _LOCK.one(self.conn, session=session)
         if row is None:
@@ -88,6 +92,8 @@ class Writing:
         guard = Guard(**row)
         if guard.deleted_at is not None and not deleted:
             raise deleted_session(session, guard.deleted_at, guard.deleted_by)
+        if epoch is not None and guard.lease_epoch != epoch:
+            raise LeaseLost(session)
         self._heads.setdefault(session, _Head(guard.trail_seq, guard.trail_hash))
         return guard
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.errors import LeaseLost, SessionBusy
 from agent.leases import LeaseKeeper, held
 from agent.store import Owner, Store
+from agent.store.records import LeaseRecord
 from agent.types import Actor
 from tests.unit.store.databases import ask
 
@@ -70,6 +72,30 @@ def test_before_a_long_write_the_lease_is_made_long_enough(store: Store, session
     assert keeper.current == after == store.leases.holder(session)
 
 
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_the_clock_of_the_database_may_be_another_one(
+    store: Store, session: str, ahead: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire, renew = store.leases.acquire, store.leases.renew
+    renewed: list[float] = []
+
+    def acquire_there(*args: Any) -> LeaseRecord:
+        lease = acquire(*args)
+        return lease.model_copy(update={"expires_at": lease.expires_at + ahead})
+
+    def renew_there(lease: LeaseRecord, ttl: float) -> LeaseRecord:
+        renewed.append(ttl)
+        return renew(lease, ttl)
+
+    monkeypatch.setattr(store.leases, "acquire", acquire_there)
+    monkeypatch.setattr(store.leases, "renew", renew_there)
+    keeper = LeaseKeeper(store, session, store.owner(), LONG)
+    keeper.ensure(LONG / 3)
+    assert renewed == []
+    keeper.ensure(LONG)
+    assert renewed == [2 * LONG]
+
+
 def test_a_lease_that_ran_out_unnoticed_is_renewed_as_long_as_nobody_took_it(
     store: Store, session: str
 ) -> None:
@@ -127,6 +153,8 @@ def test_who_was_overtaken_asks_nobody(store: Store, session: str) -> None:
     for call in ("first", "second"):
         with pytest.raises(LeaseLost):
             ask(store, session, call, interrupt="stale", epoch=epoch)
+    with pytest.raises(LeaseLost):
+        store.trail.append_many(session, [("note", {})], epoch=epoch)
     assert store.approvals.list() == [asked]
     assert store.trail.entries(session) == entries
     assert ask(store, session, "second", epoch=other.current.epoch).status == "pending"

@@ -62,6 +62,14 @@ def test_reading_goes_on_where_it_stopped(store: Store, chain: str) -> None:
     assert list(store.trail.export()) == [one.model_dump() for one in everything]
 
 
+def test_the_latest_come_in_order(store: Store, chain: str) -> None:
+    other = new_session(store).id
+    assert [one.seq for one in store.trail.latest(2, chain)] == [5, 6]
+    assert [one.session for one in store.trail.latest(2)] == [chain, other]
+    assert store.trail.latest(100) == store.trail.entries()
+    assert store.trail.latest(3, "s-none") == []
+
+
 def test_a_long_trail_is_read_in_pages(store: Store, session: str) -> None:
     store.trail.append_many(session, [("note", {"n": n}) for n in range(1200)])
     assert [one["seq"] for one in store.trail.export(session)] == list(range(1, 1202))
