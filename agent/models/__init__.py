@@ -4,7 +4,7 @@
 - ``errors``: ``as_model_error``, what a provider's failure means for a person.
 - ``replies``: ``ending``, how a reply ended; strict tool call arguments.
 - ``openai_chat``: Chat Completions without silently cut or completed replies.
-- ``offline``: the model that needs no key.
+- ``local``: models that run in this process: ``offline``, which needs no key, and ``scripted``.
 
 Nothing of LangChain is imported before a model is built.
 """

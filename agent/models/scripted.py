@@ -19,23 +19,20 @@ model raises ``ScriptEnded``.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult, LLMResult
+from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
-from agent.models.strict import as_sent, with_strict_calls
+from agent.models.local import LocalChatModel
 
 
 class ScriptEnded(AssertionError):
@@ -100,7 +97,7 @@ def step(
     return ScriptedStep(text, calls, finish_reason, usage)
 
 
-class ScriptedChatModel(BaseChatModel):
+class ScriptedChatModel(LocalChatModel):
     """Replies with the steps of a script (see the module for how to write one).
 
     Args:
@@ -134,15 +131,9 @@ class ScriptedChatModel(BaseChatModel):
         """Bind tools as a real model would; the script decides what is called."""
         return self.bind(tools=[convert_to_openai_tool(t) for t in tools], **kwargs)
 
-    async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        """Malformed calls stay malformed, as with the models that the product builds."""
-        return with_strict_calls(await super().agenerate(*args, **kwargs))
-
-    def generate(self, *args: Any, **kwargs: Any) -> LLMResult:
-        """The same, synchronous."""
-        return with_strict_calls(super().generate(*args, **kwargs))
-
-    def reply(self, messages: Sequence[BaseMessage]) -> AIMessage:
+    def reply(
+        self, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]] = ()
+    ) -> AIMessage:
         """The message of the step that the history asks for."""
         self.requests.append(list(messages))
         number = sum(isinstance(m, AIMessage) for m in messages)
@@ -186,68 +177,3 @@ class ScriptedChatModel(BaseChatModel):
                 **planned.metadata,
             },
         )
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return self._generate(messages, stop, None, **kwargs)
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for chunk in pieces(self.reply(messages)):
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in pieces(self.reply(messages)):
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-
-
-def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message as a provider streams it: text by words, calls in two parts, usage last."""
-    for word in re.findall(r"\s*\S+|\s+$", message.text):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    calls = [(c["name"], json.dumps(c["args"]), c["id"]) for c in message.tool_calls]
-    calls += [(c["name"] or "", c["args"] or "", c["id"]) for c in message.invalid_tool_calls]
-    for index, (name, args, call_id) in enumerate(calls):
-        head = tool_call_chunk(name=name, args="", id=call_id, index=index)
-        body = tool_call_chunk(name=None, args=args, id=None, index=index)
-        for part in (head, body):
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[part]))
-    sent = as_sent([{"name": name, "args": args, "id": id_} for name, args, id_ in calls])
-    last = AIMessageChunk(
-        content="",
-        usage_metadata=message.usage_metadata,
-        response_metadata={**message.response_metadata, **sent},
-        chunk_position="last",
-    )
-    yield ChatGenerationChunk(
-        message=last, generation_info={"finish_reason": message.response_metadata["finish_reason"]}
-    )

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForLLMRun,
-    CallbackManagerForLLMRun,
-)
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolCall
-from langchain_core.messages.tool import tool_call, tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
+from langchain_core.messages.tool import tool_call
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from agent.models.local import LocalChatModel
 from agent.models.offline import conversation, small_talk
 from agent.models.offline.answer import STAND_IN, cannot
 from agent.models.offline.catalog import ToolCard, read_tools
@@ -27,7 +22,7 @@ from agent.models.offline.plan import Call
 MAX_STEPS = 40
 
 
-class OfflineChatModel(BaseChatModel):
+class OfflineChatModel(LocalChatModel):
     """A rule-based chat model over whatever tools are bound.
 
     It reads names, descriptions and schemas as a hosted model would, and nothing else: no tool
@@ -56,49 +51,17 @@ class OfflineChatModel(BaseChatModel):
         specs = [] if tool_choice == "none" else [_spec(t) for t in tools]
         return self.bind(tools=specs, **kwargs)
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        message = respond(messages, kwargs.get("tools") or [])
-        return ChatResult(generations=[ChatGeneration(message=message)])
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        # A step takes about a millisecond: a thread for it would cost more than it frees.
-        return self._generate(messages, stop, None, **kwargs)
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for chunk in pieces(respond(messages, kwargs.get("tools") or [])):
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in pieces(respond(messages, kwargs.get("tools") or [])):
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+    def reply(self, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
+        """The next message of the conversation: text, or calls with a few words before them."""
+        text, calls = _decide(messages, read_tools(tools))
+        number = sum(isinstance(m, AIMessage) for m in messages)
+        tool_calls: list[ToolCall] = [
+            tool_call(name=c.card.name, args=dict(c.args), id=f"offline_{number}_{i}_{c.mark}")
+            for i, c in enumerate(calls)
+        ]
+        reason = "tool_calls" if tool_calls else "stop"
+        metadata = {"finish_reason": reason, "model_name": "offline"}
+        return AIMessage(content=text, tool_calls=tool_calls, response_metadata=metadata)
 
 
 _SPECS: dict[int, tuple[BaseTool, str, Any, dict[str, Any]]] = {}
@@ -117,18 +80,6 @@ def _spec(tool: dict[str, Any] | type | Callable[..., Any] | BaseTool) -> dict[s
     spec = convert_to_openai_tool(tool)
     _SPECS[id(tool)] = (tool, tool.description, tool.args_schema, spec)
     return spec
-
-
-def respond(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
-    """The next message of the conversation: text, or calls with a few words before them."""
-    text, calls = _decide(messages, read_tools(tools))
-    number = sum(isinstance(m, AIMessage) for m in messages)
-    tool_calls: list[ToolCall] = [
-        tool_call(name=c.card.name, args=dict(c.args), id=f"offline_{number}_{i}_{c.mark}")
-        for i, c in enumerate(calls)
-    ]
-    metadata = {"finish_reason": "tool_calls" if tool_calls else "stop", "model_name": "offline"}
-    return AIMessage(content=text, tool_calls=tool_calls, response_metadata=metadata)
 
 
 def _decide(messages: Sequence[BaseMessage], cards: tuple[ToolCard, ...]) -> tuple[str, list[Call]]:
@@ -172,23 +123,3 @@ def _announce(calls: Sequence[Call]) -> str:
             "I propose this change." if len(writes) == 1 else f"I propose {len(writes)} changes."
         )
     return " ".join(parts)
-
-
-def pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message as chunks: its text a few words at a time, each call in two, how it ended last."""
-    for word in re.findall(r"\s*\S+\s*?(?:\s\S+)?|\s+", message.text):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-    for index, call in enumerate(message.tool_calls):
-        args = json.dumps(call["args"], ensure_ascii=False)
-        head = tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
-        body = tool_call_chunk(name=None, args=args, id=None, index=index)
-        for chunk in (head, body):
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
-    last = AIMessageChunk(
-        content="",
-        response_metadata=message.response_metadata,
-        chunk_position="last",
-    )
-    yield ChatGenerationChunk(
-        message=last, generation_info={"finish_reason": message.response_metadata["finish_reason"]}
-    )
