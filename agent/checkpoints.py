@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
 BUSY_SECONDS = 10.0
+_MOST_CONNECTIONS = 4
 
 T = TypeVar("T")
 
@@ -121,11 +122,13 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
                     cursor.execute("BEGIN IMMEDIATE")  # what was read stays true until the commit
                     _check(cursor, *fence)
                 yield cursor
-            except BaseException:
+                if transaction:
+                    self.conn.commit()
+            except BaseException as error:
                 self.conn.rollback()
+                if isinstance(error, sqlite3.Error):
+                    raise _failed(error) from error
                 raise
-            if transaction:
-                self.conn.commit()
 
     def put(
         self,
@@ -204,6 +207,13 @@ def _thread_of(config: RunnableConfig) -> str:
     return str(config["configurable"]["thread_id"])
 
 
+def _failed(error: Exception) -> StoreError:
+    return StoreError(
+        f"The database failed while the history was read or saved: {error}. What was recorded "
+        'before is kept. When the database is there again, say "continue", or: sayso resume ID'
+    )
+
+
 def _check(cursor: sqlite3.Cursor, session: str, epoch: int) -> None:
     """Raise unless the session's lease still has this epoch."""
     row = cursor.execute("SELECT lease_epoch FROM sessions WHERE id = ?", (session,)).fetchone()
@@ -217,6 +227,7 @@ def _postgres_saver() -> type[AsyncPostgresSaver]:
     Raises:
         ImportError: Without the extra.
     """
+    import psycopg
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
     from psycopg import AsyncCursor
     from psycopg.errors import DivisionByZero
@@ -238,10 +249,10 @@ def _postgres_saver() -> type[AsyncPostgresSaver]:
                     yield cursor
                     if fence is not None:
                         await cursor.execute(_POSTGRES_CHECK, fence)
-            except DivisionByZero as error:
-                if fence is None:
-                    raise
-                raise LeaseLost(fence[0]) from error
+            except psycopg.Error as error:
+                if fence is not None and isinstance(error, DivisionByZero):
+                    raise LeaseLost(fence[0]) from error
+                raise _failed(error) from error
 
         async def aput(
             self,
@@ -293,18 +304,29 @@ async def _sqlite(path: str) -> AsyncIterator[FencedSaver]:
 async def _postgres(url: str) -> AsyncIterator[FencedSaver]:
     try:
         import psycopg
+        from psycopg_pool import AsyncConnectionPool
 
         saver_class = _postgres_saver()
     except ImportError as error:
         raise UsageError(
             "A postgresql:// database needs the extra: pip install 'sayso[postgres]'"
         ) from error
+    how: Any = {"autocommit": True, "prepare_threshold": 0, "row_factory": psycopg.rows.dict_row}
+    # A pool, since it replaces a connection that was lost.
+    pool: Any = AsyncConnectionPool(
+        url,
+        kwargs=how,
+        min_size=1,
+        max_size=_MOST_CONNECTIONS,
+        timeout=BUSY_SECONDS,
+        check=AsyncConnectionPool.check_connection,
+        open=False,
+    )
     async with AsyncExitStack() as stack:
         try:
-            saver = await stack.enter_async_context(
-                saver_class.from_conn_string(url, serde=strict_serialiser())
-            )
-            await saver.setup()
-        except psycopg.Error as error:
+            async with await psycopg.AsyncConnection.connect(url, **how) as connection:
+                await saver_class(connection, serde=strict_serialiser()).setup()
+        except (psycopg.Error, StoreError) as error:
             raise StoreError(f"The PostgreSQL database cannot be used: {error}") from error
-        yield cast(FencedSaver, saver)
+        await stack.enter_async_context(pool)
+        yield cast(FencedSaver, saver_class(pool, serde=strict_serialiser()))

@@ -75,7 +75,10 @@ def _tool_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path.expanduser()))
+    try:
+        return Path(os.path.abspath(path.expanduser()))
+    except RuntimeError:  # pathlib's word for a ~name that is nobody's
+        raise ExpectedError("a path whose ~ or ~name is a home folder on this machine") from None
 
 
 def _folder(path: Path) -> Path:

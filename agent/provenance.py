@@ -22,7 +22,7 @@ class Source(TypedDict):
     """One argument value: ``path`` such as ``items[0].id``, and where its text occurs.
 
     ``origin`` is ``user`` (the user wrote it), ``tool`` (in a result; ``tool`` names it) or
-    ``model`` (nowhere: the model wrote it).
+    ``model`` (nowhere: the model wrote it, or it is the schema's default).
     """
 
     path: str

@@ -35,7 +35,7 @@ from agent.errors import (
 )
 from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 from agent.middleware.context import RECEIPT
-from agent.middleware.state import AgentContext
+from agent.middleware.state import AgentContext, last_reply
 from agent.provenance import labels_of_results
 from agent.receipt import build_receipt, receipt_text
 from agent.streaming import GraphPass, Stopped, TurnReader
@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     from tools.contract import Scope
 
 log = logging.getLogger("sayso")
+
+STARTED = "turn.started"
+"""The trail entry of a user's message."""
+
+NOTHING_LEFT = object()
+"""In place of input for the graph, which is at rest: the turn has only to be ended."""
 
 EXIT_CODES: dict[SessionState, int] = {
     "waiting": 3,
@@ -83,6 +89,7 @@ class _Turn:
     reader: TurnReader
     state: SessionState = "failed"
     asked: list[ApprovalRecord] = field(default_factory=list)
+    answer: str = ""
     error: str | None = None
 
 
@@ -161,18 +168,29 @@ class AgentSession:
             snapshot = await self._snapshot()
         before = self.record
         turn = turn_number(snapshot.values.get("messages", [])) + 1
-        message = HumanMessage(text, additional_kwargs=self._receipt_of(before.turn))
-        self._update(state="running", turn=turn, error=None, title=before.title or _title(text))
-        self._store.trail.append(self.id, "turn.started", {"turn": turn, "text": text})
+        self._update(
+            entry=(STARTED, {"turn": turn, "text": text}),
+            state="running",
+            turn=turn,
+            error=None,
+            title=before.title or _title(text),
+        )
         begun = self._begin(before.model_copy(update={"turn": turn}), snapshot)
-        async with aclosing(self._drive({"messages": [message]}, begun)) as events:
+        async with aclosing(self._drive(self._said(text, before.turn), begun)) as events:
             async for event in events:
                 yield event
+
+    def _said(self, text: str, last_turn: int) -> dict[str, Any]:
+        """A user's message as input of the graph, with the receipt of the turn before it."""
+        receipt = receipt_text(build_receipt(self._store, self.id, last_turn)) if last_turn else ""
+        return {"messages": [HumanMessage(text, additional_kwargs=_with_receipt(receipt))]}
 
     async def resume(self) -> AsyncGenerator[Event, None]:
         """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
 
-        At rest there is nothing to do, and Done comes at once.
+        At rest there is nothing to do, and Done comes at once. Where the process ended between
+        the last step and that word, the turn is ended now; where it ended before the first
+        step, the message is taken up from the trail.
 
         Raises:
             ToolMissing: An open call needs a tool that is not loaded here; nothing was changed.
@@ -180,20 +198,32 @@ class AgentSession:
         """
         snapshot, record = await self._snapshot(), self.record
         self._check_tools(snapshot)
-        if not snapshot.tasks:
-            state: SessionState = "cancelled" if record.state == "cancelled" else "done"
-            yield self._done(state, self._begin(record, snapshot))
+        turn = self._begin(record, snapshot)
+        if not snapshot.tasks and _has_ended(record, snapshot):
+            yield self._done(record.state, turn)
             return
         self._update(state="running", error=None)
-        rows = await self._recorded(record.turn, snapshot)
-        async with aclosing(self._drive(_answers(rows), self._begin(record, snapshot))) as events:
+        if snapshot.tasks:
+            graph_input: Any = _answers(await self._recorded(record.turn, snapshot))
+        elif _taken_up(record, snapshot):
+            graph_input = NOTHING_LEFT
+        else:
+            graph_input = self._said(self._started_with(record.turn), record.turn - 1)
+        async with aclosing(self._drive(graph_input, turn)) as events:
             async for event in events:
                 yield event
+
+    def _started_with(self, turn: int) -> str:
+        """The message that a turn began with, from the trail."""
+        entries = self._store.trail.entries(self.id, kind=STARTED)
+        return next(str(e.data["text"]) for e in reversed(entries) if e.data["turn"] == turn)
 
     def _begin(self, before: SessionRecord, snapshot: StateSnapshot) -> _Turn:
         if self._labels is None:  # a crash may have kept them off the row
             self._labels = labels_of_results(snapshot.values.get("messages", []), self._tools)
-        return _Turn(before, TurnReader(self._tools, self._labels))
+        reader = TurnReader(self._tools, self._labels)
+        reader.in_tools = _open_calls(snapshot)
+        return _Turn(before, reader)
 
     async def _drive(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
@@ -233,16 +263,13 @@ class AgentSession:
         """Pass after pass: each answer that the store already holds is handed to the graph."""
         answered: set[str] = set()
         while True:
-            async with aclosing(self._stream(graph_input, turn)) as events:
-                async for event in events:
-                    yield event
+            if graph_input is not NOTHING_LEFT:
+                async with aclosing(self._stream(graph_input, turn)) as events:
+                    async for event in events:
+                        yield event
             snapshot = await self._snapshot()
             if not snapshot.tasks:
-                if not turn.reader.answer.strip():
-                    raise SaysoError(
-                        "The model's reply was empty, and again when it was asked once more. "
-                        'Nothing was lost: say "continue", or choose another model with --model.'
-                    )
+                turn.answer = _answer_in(snapshot)
                 turn.state = "done"
                 return
             rows = await self._recorded(turn.before.turn, snapshot)
@@ -270,7 +297,7 @@ class AgentSession:
     def _done(self, state: SessionState, turn: _Turn, receipt: Receipt | None = None) -> Done:
         refused = receipt is not None and receipt.refused
         code = 5 if state == "done" and refused else EXIT_CODES[state]
-        return Done(self.id, state, turn.reader.answer, code, turn.error)
+        return Done(self.id, state, turn.answer, code, turn.error)
 
     # --- the graph -------------------------------------------------------------------------
 
@@ -421,10 +448,6 @@ class AgentSession:
             self._config, {"messages": list(messages), "jump_to": "end"}, as_node="model"
         )
 
-    def _receipt_of(self, turn: int) -> dict[str, str]:
-        text = receipt_text(build_receipt(self._store, self.id, turn)) if turn else ""
-        return {RECEIPT: text} if text else {}
-
 
 async def _without_thread(
     default: Callable[..., Awaitable[Any]],
@@ -442,6 +465,37 @@ async def _without_thread(
     if tracing_is_enabled():
         return await default(context, function, *args, **kwargs)
     return context.run(function, *args, **kwargs)
+
+
+def _with_receipt(receipt: str) -> dict[str, str]:
+    return {RECEIPT: receipt} if receipt else {}
+
+
+def _answer_in(snapshot: StateSnapshot) -> str:
+    """The words that a turn ended with.
+
+    Raises:
+        SaysoError: There are none.
+    """
+    reply = last_reply(snapshot.values.get("messages", []))
+    if reply is None or not (reply.text.strip() or reply.tool_calls):
+        raise SaysoError(
+            "The model's reply was empty, and again when it was asked once more. "
+            'Nothing was lost: say "continue", or choose another model with --model.'
+        )
+    return str(reply.text)
+
+
+def _has_ended(record: SessionRecord, snapshot: StateSnapshot) -> bool:
+    """Whether the turn of a session at rest was ended, and not only broken off there."""
+    if record.state in ("done", "cancelled"):
+        return True
+    return record.state in ("failed", "stopped") and _taken_up(record, snapshot)
+
+
+def _taken_up(record: SessionRecord, snapshot: StateSnapshot) -> bool:
+    """Whether the message of the last turn is in the history."""
+    return turn_number(snapshot.values.get("messages", [])) >= record.turn
 
 
 def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:

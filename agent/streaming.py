@@ -32,7 +32,6 @@ class TurnReader:
     """Turns the graph's updates into events, and remembers what a turn is asked about later.
 
     Attributes:
-        answer: The last reply without calls.
         tokens: ``input`` and ``output`` that the model's replies counted.
         labels: Where what the model has read came from (``agent.provenance``).
         in_tools: Whether calls are under way, as far as the stream has told.
@@ -40,23 +39,26 @@ class TurnReader:
 
     def __init__(self, tools: Mapping[str, BaseTool], labels: set[str]) -> None:
         self._tools, self.labels = tools, labels
-        self.answer = ""
         self.tokens: dict[str, int] = {}
         self.in_tools = False
 
     def read(self, chunk: Mapping[str, Any]) -> list[Event]:
-        """The events of one chunk of the stream of updates."""
-        if "__metadata__" in chunk:
-            return []
+        """The events of one chunk of the stream of updates.
+
+        A chunk may repeat what a node wrote before the run was broken off. Results were told
+        then; a reply was perhaps not, and is told again.
+        """
+        again = "__metadata__" in chunk
         events: list[Event] = []
         for node, update in chunk.items():
             if node == "model":
-                events += self._read_reply(update if isinstance(update, list) else [update])
-            elif node == "tools":
+                parts = update if isinstance(update, list) else [update]
+                events += self._read_reply(parts, count=not again)
+            elif node == "tools" and not again:
                 events += self._read_results(update or {})
         return events
 
-    def _read_reply(self, parts: list[Mapping[str, Any] | None]) -> Iterator[Event]:
+    def _read_reply(self, parts: list[Mapping[str, Any] | None], *, count: bool) -> Iterator[Event]:
         messages = [m for part in parts for m in (part or {}).get("messages", [])]
         verdicts = {k: v for part in parts for k, v in ((part or {}).get("verdicts") or {}).items()}
         for message in messages:
@@ -64,9 +66,9 @@ class TurnReader:
                 yield _finished(message)
             if not isinstance(message, AIMessage):
                 continue
-            self.answer = message.text if not message.tool_calls else self.answer
             self.in_tools = bool(message.tool_calls)
-            self._count(message)
+            if count:
+                self._count(message)
             if message.text:
                 yield Message(message.text)
             for call in message.tool_calls:
@@ -117,10 +119,11 @@ class GraphPass:
             GraphDrained: It was asked to stop, and did so at a safe point.
         """
         self._task = asyncio.create_task(self._pump(graph_input))
+        # However it ends, and also when it is stopped before its first step.
+        self._task.add_done_callback(lambda _: self._events.put_nowait(None))
         try:
             while (event := await self._events.get()) is not None:
                 yield event
-            await asyncio.wait({self._task})
             if self._task.cancelled():
                 raise Stopped
             self.snapshot = self._task.result()
@@ -131,29 +134,29 @@ class GraphPass:
     async def _pump(self, graph_input: Any) -> StateSnapshot:
         values: dict[str, Any] = {}
         waiting: dict[str, Interrupt] = {}
-        config: RunnableConfig = {**self._config, "callbacks": [_Tokens(self._hear)]}
-        try:
-            chunk: Any
-            async for mode, chunk in self._graph.astream(
-                graph_input,
-                config,
-                context=self._context,
-                stream_mode=["updates", "values"],
-                durability="sync",
-                control=self._control,
-            ):
-                if mode == "values":
-                    values = chunk
-                    continue
-                waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
-                for event in self._reader.read(chunk):
-                    self._events.put_nowait(event)
-        finally:
-            self._events.put_nowait(None)
+        ear = _Ear(self._model_begins, self._model_says)
+        config: RunnableConfig = {**self._config, "callbacks": [ear]}
+        chunk: Any
+        async for mode, chunk in self._graph.astream(
+            graph_input,
+            config,
+            context=self._context,
+            stream_mode=["updates", "values"],
+            durability="sync",
+            control=self._control,
+        ):
+            if mode == "values":
+                values = chunk
+                continue
+            waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
+            for event in self._reader.read(chunk):
+                self._events.put_nowait(event)
         return _at_rest(values, waiting)
 
-    def _hear(self, text: str) -> None:
+    def _model_begins(self) -> None:
         self._reader.in_tools = False
+
+    def _model_says(self, text: str) -> None:
         self._events.put_nowait(MessageDelta(text))
 
     def request_drain(self) -> bool:
@@ -172,8 +175,8 @@ class GraphPass:
             self._task.cancel()
 
 
-class _Tokens(BaseCallbackHandler):
-    """Hears the model while it speaks. A model that a tool may call is not heard.
+class _Ear(BaseCallbackHandler):
+    """Hears the model begin and speak. A model that a tool may call is not heard.
 
     LangChain streams for handlers that have the two ``tap_output`` methods. LangGraph's own mode
     ``messages`` looks at every message of the history again at every step.
@@ -182,8 +185,8 @@ class _Tokens(BaseCallbackHandler):
     run_inline = True
     ignore_chain = ignore_agent = ignore_retriever = ignore_custom_event = True
 
-    def __init__(self, hear: Callable[[str], None]) -> None:
-        self._hear = hear
+    def __init__(self, begins: Callable[[], None], says: Callable[[str], None]) -> None:
+        self._begins, self._says = begins, says
         self._runs: set[UUID] = set()
 
     def on_chat_model_start(
@@ -198,6 +201,7 @@ class _Tokens(BaseCallbackHandler):
         """Remember the runs of the agent's own model."""
         if (metadata or {}).get("langgraph_node") == "model":
             self._runs.add(run_id)
+            self._begins()
 
     def on_llm_new_token(
         self,
@@ -210,7 +214,7 @@ class _Tokens(BaseCallbackHandler):
         """Hand on its text."""
         said = chunk.text if chunk is not None else token
         if said and isinstance(said, str) and run_id in self._runs:
-            self._hear(said)
+            self._says(said)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Leave a stream as it is."""

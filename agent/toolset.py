@@ -150,10 +150,14 @@ def _own(name: str) -> list[BaseTool]:
 def _module_at(file: ToolsFile) -> ModuleType:
     """The file as a module, made of the bytes that were checked and of no others.
 
-    The import system would read the file again, or a compiled copy of it.
+    The import system would read the file again, or a compiled copy of it. As with any module,
+    the same content is run once a process.
     """
     path, source = file.path, file.read()
-    private = f"sayso_tools_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    content = str(path).encode() + b"\0" + hashlib.sha256(source).digest()
+    private = f"sayso_tools_{hashlib.sha256(content).hexdigest()[:12]}"
+    if private in sys.modules:
+        return sys.modules[private]
     spec = importlib.util.spec_from_file_location(private, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -78,7 +78,7 @@ class FolderItems:
         digests = self.digests
         bound = []
         for name in tools:
-            file, digest = ToolsFile.of(name), digests.get(str(Path(name).expanduser()))
+            file, digest = ToolsFile.of(name), digests.get(str(_expanded(name)))
             bound.append(str(replace(file, sha256=digest)) if file and digest else name)
         return tuple(bound)
 
@@ -211,7 +211,7 @@ class ToolsFile:
     def of(cls, name: str) -> ToolsFile | None:
         """The file that a name of tools stands for; ``None`` when it is the name of no file."""
         found = _TOOLS_FILE.fullmatch(name)
-        return cls(Path(found["path"]).expanduser().resolve(), found["sha256"]) if found else None
+        return cls(_expanded(found["path"]).resolve(), found["sha256"]) if found else None
 
     def __str__(self) -> str:
         return str(self.path) if self.sha256 is None else f"{self.path}@sha256:{self.sha256}"
@@ -337,7 +337,12 @@ def _files_named_in(variables: Mapping[str, str]) -> list[str]:
     """Files that a ``.env`` has used as code or as the prompt: they are confirmed with it."""
     tools = [part.strip() for part in variables.get("SAYSO_TOOLS", "").split(",")]
     paths = [variables.get("SAYSO_PROMPT", "").strip(), *(t for t in tools if t.endswith(".py"))]
-    return [str(Path(path).expanduser()) for path in dict.fromkeys(paths) if path]
+    return [str(_expanded(path)) for path in dict.fromkeys(paths) if path]
+
+
+def _expanded(name: str) -> Path:
+    """``~`` and ``~name`` made whole. As in a shell, a name that is nobody's stays as it is."""
+    return Path(os.path.expanduser(name))
 
 
 def _servers_of(text: str) -> dict[str, dict[str, Any]]:

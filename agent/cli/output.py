@@ -4,13 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from agent.store.records import Record
+
+
+_kept: list[TextIO] = []
+"""The stream that answers go to while ``only_answers`` keeps all else away from stdout."""
+
+
+@contextlib.contextmanager
+def only_answers() -> Iterator[None]:
+    """Meanwhile stdout is for answers alone: what else is printed there goes to stderr.
+
+    A person's tools may print, and so may the programs that they start: who reads our stdout
+    from a pipe must not find it between the answers.
+    """
+    own = sys.stdout
+    own.flush()
+    with contextlib.ExitStack() as stack:
+        if _is_descriptor_1(own):
+            kept = stack.enter_context(
+                os.fdopen(os.dup(1), "w", encoding=own.encoding, errors=own.errors)
+            )
+            os.dup2(2, 1)
+            stack.callback(os.dup2, kept.fileno(), 1)
+            own = kept
+        _kept.append(own)
+        stack.callback(_kept.pop)
+        stack.callback(own.flush)
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
+
+
+def _is_descriptor_1(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == 1
+    except (OSError, ValueError):  # it stands for no file, as in a test
+        return False
+
+
+def _stdout() -> TextIO:
+    return _kept[-1] if _kept else sys.stdout
+
+
+def flush() -> None:
+    """Let what was answered stand before what stderr says next."""
+    _stdout().flush()
 
 
 def say(text: str) -> None:
@@ -24,7 +69,7 @@ def answer(text: str) -> None:
     """What was asked for: stdout."""
     from agent.safe_text import plain
 
-    print(plain(text), flush=True)  # noqa: T201
+    print(plain(text), file=_stdout(), flush=True)
 
 
 def json_text(value: Any) -> str:
@@ -34,13 +79,13 @@ def json_text(value: Any) -> str:
 
 def answer_json(value: Any) -> None:
     """One JSON value on one line of stdout."""
-    print(json_text(value), flush=True)  # noqa: T201
+    print(json_text(value), file=_stdout(), flush=True)
 
 
 def answer_json_array(items: Iterable[Any]) -> None:
     """A JSON array on stdout, one item a line."""
     lines = ",\n".join(json_text(item) for item in items)
-    print(f"[\n{lines}\n]" if lines else "[]", flush=True)  # noqa: T201
+    print(f"[\n{lines}\n]" if lines else "[]", file=_stdout(), flush=True)
 
 
 def as_json(record: Record) -> dict[str, Any]:
@@ -100,4 +145,4 @@ def _forget_typed() -> None:
 
 
 def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    return shutil.get_terminal_size().columns if _stdout().isatty() else sys.maxsize

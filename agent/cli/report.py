@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent.cli.output import answer, answer_json, as_json, say
+from agent.cli.output import answer, answer_json, as_json, flush, say
 from agent.events import CallFinished, CallJudged, CallProposed, Done, Event, Message, MessageDelta
 from agent.store.records import Record
 from agent.types import Receipt
@@ -98,7 +98,7 @@ class TextReporter:
         if outcome.receipt:
             from agent.repl.render import show_receipt
 
-            sys.stdout.flush()
+            flush()
             show_receipt(self._screen, outcome.receipt)
         for line in _next_steps(outcome):
             say(line)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from agent.cli.output import confirm, on_terminal, say
+from agent.cli.output import confirm, on_terminal, only_answers, say
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -274,11 +274,12 @@ def servers_of(folder: Path, items: FolderItems | None) -> tuple[ServerConfig, .
 
 @contextlib.asynccontextmanager
 async def opened(plan: Plan) -> AsyncIterator[Application]:
-    """The application; what its libraries log goes to the log meanwhile."""
+    """The application. Meanwhile what its libraries log goes to the log, and what its tools
+    print goes to stderr."""
     from agent.application import Application
     from agent.cli.faults import logged
 
-    with logged(plan.settings.ensure_home()):
+    with logged(plan.settings.ensure_home()), only_answers():
         async with Application.open(plan.settings, plan.options) as app:
             for notice in app.notices:
                 say(notice)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli.output import answer_json_array, answer_table, say
+from agent.cli.output import answer_json_array, answer_table, only_answers, say
 from agent.cli.start import Plan, Start, with_start
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def tools(
     from agent.cli.start import plan
 
     planned = plan(start, "cli")
-    with logged(planned.settings.ensure_home()):
+    with logged(planned.settings.ensure_home()), only_answers():
         rows = asyncio.run(_rows(planned))
     if as_json_:
         answer_json_array(rows)

@@ -90,6 +90,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
     def __init__(self) -> None:
         super().__init__()
         self._locks: dict[str, asyncio.Lock] = {}
+        self._overdue: dict[str, asyncio.Future[Any]] = {}
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
@@ -155,14 +156,31 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         permit = _permit(request, recording, bound)
         if permit is None:
             return answer(request, prompts.message("mismatch"))
-        lock = self._locks.setdefault(bound.contract.conflicts_on(bound.args), asyncio.Lock())
-        async with lock:
-            timeout = bound.contract.timeout or context.tool_timeout
+        key = bound.contract.conflicts_on(bound.args)
+        timeout = bound.contract.timeout or context.tool_timeout
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            free = await self._no_longer_overdue(key, timeout)
             effect = _begin(request, recording, bound, permit, timeout)
             if isinstance(effect, ToolMessage):
                 return effect
             run = _Attempt(request, handler, context, recording, bound, effect)
-            return await run.finish_within(timeout)
+            if not free:
+                return run.not_entered(prompts.message("conflict"))
+            try:
+                return await run.finish_within(timeout)
+            finally:
+                if run.task is not None and not run.task.done():
+                    self._overdue[key] = run.task
+
+    async def _no_longer_overdue(self, key: str, seconds: float) -> bool:
+        """Wait for a body that outlived its own time: writes of one key never overlap."""
+        task = self._overdue.get(key)
+        if task is not None and not task.done():
+            await asyncio.wait({task}, timeout=seconds)
+            if not task.done():
+                return False
+        self._overdue.pop(key, None)
+        return True
 
 
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
@@ -312,6 +330,14 @@ class _Attempt:
     recording: Recording
     bound: Bound
     effect: EffectRecord
+    task: asyncio.Future[Any] | None = None
+    """The body, once it is entered; it may outlive its time."""
+
+    def not_entered(self, why: str) -> ToolMessage:
+        """Record that it came to nothing before it began."""
+        message = answer(self.request, why)
+        self._finish("failed", message, "not entered")
+        return message
 
     async def finish_within(self, seconds: float) -> ToolMessage:
         """Run it and record what became of it, also when this task is cancelled meanwhile."""
@@ -322,6 +348,7 @@ class _Attempt:
         )
         started = Entry()
         task = asyncio.ensure_future(_enter(self.request, self.handler, info, started))
+        self.task = task
         try:
             async with within(seconds):
                 await asyncio.wait({task})
@@ -392,7 +419,8 @@ def _outcome(task: asyncio.Future[Any]) -> Any:
     """What a finished task ended in: its result, or the exception as a value."""
     if task.cancelled():
         return OutcomeUnknown("it was cancelled.")
-    return task.exception() or task.result()
+    error = task.exception()
+    return task.result() if error is None else error
 
 
 async def _enter(

@@ -199,7 +199,7 @@ def _origin(source: Mapping[str, Any]) -> str:
         case "tool":
             return f"in a result of {one_line(str(source.get('tool')))}"
         case "model":
-            return "nowhere before: the model wrote it"
+            return "nowhere before: the model wrote it, or it is a default"
     return short_args(source)
 
 

@@ -117,14 +117,15 @@ class Ledger:
         Args:
             epoch: Of the lease that the caller holds.
             digest: Of the normalised ``args`` (``agent.canonical.call_digest``).
-            approval: Id of the approval that allows it.
-            rule: Or id of the session's rule that allowed it unasked.
+            approval: Id of the approval that allows it; whoever names one has looked at it.
+            rule: Or id of the session's rule that allowed it unasked. One of both is needed.
             lease_margin: Seconds that the lease must still last: the tool's timeout.
             covered: Whether this rule allows this call; asked before it is to run.
 
         Raises:
             LeaseLost: The lease has another epoch, or too little time left; renew it first.
-            RuleEnded: The rule was revoked, or does not cover the call; nothing was begun.
+            RuleEnded: There is no such rule, it was revoked, or it does not cover the call;
+                nothing was begun.
             NotFound: There is no such session.
         """
 
@@ -136,8 +137,8 @@ class Ledger:
                 known = effect_of_call(writing, session, message, call)
                 if known is not None and not _may_run_again(known, digest):
                     return _begun_before(writing, known, digest)
-                if rule is not None:
-                    _check_rule(writing, session, rule, covered)
+                if approval is None:
+                    _check_rule(writing, session, rule or "", covered)
                 if known is not None:
                     return _begin_again(writing, known)
                 effect = EffectRecord(

@@ -169,11 +169,21 @@ class Sessions:
         """The session that was changed last."""
         return next(iter(self.list(limit=1)), None)
 
-    def update(self, id: str, *, epoch: int | None = None, **fields: Any) -> None:
+    def update(
+        self,
+        id: str,
+        *,
+        epoch: int | None = None,
+        entry: tuple[str, dict[str, Any]] | None = None,
+        **fields: Any,
+    ) -> None:
         """Set fields of ``SessionRecord`` (and ``updated_at``) of the session with this whole id.
 
-        A change of state, or of what the session may do, goes to the trail. ``epoch``: only when
-        it is that of the lease.
+        A change of state, or of what the session may do, goes to the trail.
+
+        Args:
+            epoch: Only when it is that of the lease.
+            entry: Kind and data of a trail entry that belongs to this change.
 
         Raises:
             LeaseLost: ``epoch`` was given, and the lease has gone on or was given back.
@@ -191,6 +201,8 @@ class Sessions:
             if fields.get("state", guard.state) != guard.state:
                 change = {"from": guard.state, "to": fields["state"], "error": fields.get("error")}
                 writing.record(id, "session.state", change)
+            if entry is not None:
+                writing.record(id, *entry)
             writing.change(id, {**fields, "updated_at": now()})
 
     def delete(self, id: str, actor: Actor) -> None:

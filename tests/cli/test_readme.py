@@ -120,6 +120,7 @@ class Shell:
                 self.ids[f"a-{number}kq7wx"] = real
 
 
+@pytest.mark.timeout(600)  # some twenty programs, each with its own limit
 def test_every_console_block_does_what_it_shows(folder: Path) -> None:
     shell, ran = Shell(folder), 0
     for block in BLOCKS:

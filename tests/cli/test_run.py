@@ -12,7 +12,7 @@ import pytest
 
 from agent.store import Store
 from tests.cli.program import Invoke, cancel, finish, read, start, status_of
-from tests.support.openai_server import Hang, HttpError, ModelServer, Reply
+from tests.support.openai_server import Call, Hang, HttpError, ModelServer, Reply
 
 Model = Callable[..., ModelServer]
 
@@ -90,6 +90,47 @@ def test_json_is_one_object_a_line_and_nothing_else(
     assert approval["args"] == {"order_id": "A1", "expected_revision": 1}
     assert result.out.isascii()
     assert result.out.replace("\n", "").isprintable()
+
+
+NOISY = """
+import os
+print("loading")
+os.system("echo a child while loading")
+
+from pydantic import BaseModel
+from tools.contract import Contract, make_tool
+
+class Word(BaseModel):
+    word: str
+
+def look_up(word: str) -> str:
+    "Look up a word."
+    print("a print")
+    os.system("echo a child")
+    return f"{word} means nothing"
+
+reads = Contract(effects=frozenset({"read:words"}), open_world=False)
+tools = [make_tool(look_up, args=Word, contract=reads)]
+"""
+
+
+def test_what_tools_print_goes_to_stderr(
+    script: Invoke, model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "noisy.py").write_text(NOISY)
+    model(Reply(tool_calls=(Call("look_up", {"word": "water"}),)), Reply("Nothing."))
+    ours = ("--tools", "./noisy.py")
+
+    told = script("run", "Look up water", "--json", *ours)
+    kinds = [json.loads(line)["type"] for line in told.out.splitlines()]
+    assert kinds == ["call", "verdict", "result", "message", "done"]
+    plain = script("run", "Look up water", *ours)
+    assert plain.out == "Nothing.\n"
+    for result in (told, plain):
+        for noise in ("loading", "a child while loading", "a print", "a child"):
+            assert result.err.splitlines().count(noise) == 1
+    listed = script("tools", "--json", *ours)
+    assert [row["name"] for row in json.loads(listed.out)] == ["look_up"]
 
 
 def test_the_step_limit_exits_4(

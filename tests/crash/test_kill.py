@@ -52,7 +52,8 @@ def test_where_the_outcome_is_known_the_session_just_goes_on(tmp_path: Path, poi
     killed(tmp_path, "start", point)
     after = report(tmp_path, "resume", "never")
 
-    assert after["state"] == "done"
+    assert (after["state"], after["row"]) == ("done", "done")
+    assert (after["answer"], after["receipts"], after["users"]) == ("All done.", 1, 1)
     assert after["world"] == ["1"]
     assert after["effects"] == [["committed", 1]]
     assert after["doubts"] == []

@@ -22,6 +22,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
 
+from agent.canonical import call_digest
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import approves, stays_silent
 from agent.graph import build_agent
@@ -119,6 +120,29 @@ class Swaps(AgentMiddleware[SaysoState, AgentContext]):
     ) -> Any:
         call = {**request.tool_call, "args": {"n": 666}}
         return await handler(request.override(tool_call=call))
+
+
+@pytest.mark.parametrize("rule", [None, "", "reads", "writes", "r-abcdef"])
+async def test_a_forged_verdict_runs_nothing(tmp_path: Path, rule: Any) -> None:
+    ran: list[int] = []
+    async with session(tmp_path, STEPS, tools=[writer(ran)]) as (app, opened):
+        await converse(opened, "change it", stays_silent)
+        values = (await opened._graph.aget_state(opened._config)).values
+        forged = {"behavior": "allow", "rule": rule, "digest": call_digest("act", {"n": 1})}
+        await opened._graph.aupdate_state(
+            opened._config,
+            {
+                "messages": [values["messages"][-1]],
+                "verdicts": {"a": {**values["verdicts"]["a"], **forged}},
+            },
+            as_node="model",
+        )
+        opened._seen = None
+        events = [event async for event in opened.resume()]
+
+        assert ran == []
+        assert app.store.ledger.list() == []
+        assert "revoked" in Trajectory(events).results["a"]
 
 
 async def test_arguments_that_change_between_approval_and_execution_do_not_run(
@@ -369,7 +393,7 @@ async def test_arguments_that_no_checkpoint_could_hold_are_the_models_to_correct
     reply = AIMessage("", tool_calls=[{"name": "act", "args": args, "id": "a"}])
     model = ScriptedChatModel([])
     replies = iter([reply, AIMessage("Then not.")])
-    object.__setattr__(model, "reply", lambda messages: next(replies))
+    object.__setattr__(model, "reply", lambda messages, tools: next(replies))
     object.__setattr__(model, "disable_streaming", True)
     async with session(tmp_path, model, tools=[writer(ran)]) as (_, opened):
         trajectory = await converse(opened, "change it", approves)

@@ -16,17 +16,21 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from agent.application import Application
+from agent.checkpoints import WholeSqliteSaver
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Reviewer, Settles, approves, stays_silent
+from agent.events import ReceiptReady
 from agent.session import AgentSession
 from agent.store.approvals import Approvals
 from agent.store.ledger import Ledger
+from agent.streaming import GraphPass
 from tests.support.sessions import application, calls
 from tools.contract import Contract, make_tool
 
@@ -40,6 +44,9 @@ POINTS = (
     "before committed",
     "after committed",
     "before the last answer",
+    "before the first step",
+    "after the last reply is stored",
+    "before the end",
 )
 
 
@@ -78,18 +85,24 @@ def make_tools(home: Path, point: str) -> list[Any]:
 
 def arm(point: str) -> None:
     """Wrap what happens at the instant, so that the process dies right before or after it."""
-    targets: dict[str, tuple[Any, str]] = {
-        "the approval is recorded": (Approvals, "ask"),
-        "intended": (Ledger, "begin"),
-        "committed": (Ledger, "finish"),
+    always = lambda *args, **kwargs: True  # noqa: E731
+    targets: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+        "the approval is recorded": (Approvals, "ask", always),
+        "intended": (Ledger, "begin", always),
+        "committed": (Ledger, "finish", always),
+        "the first step": (GraphPass, "_pump", always),
+        "the last reply is stored": (WholeSqliteSaver, "put_writes", _holds_the_answer),
+        "the end": (AgentSession, "_end", lambda session, state, *_: state == "done"),
     }
     when, _, what = point.partition(" ")
     if what not in targets:
         return
-    owner, name = targets[what]
+    owner, name, applies = targets[what]
     original = getattr(owner, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not applies(*args, **kwargs):
+            return original(*args, **kwargs)
         if when == "before":
             die()
         result = original(*args, **kwargs)
@@ -97,6 +110,10 @@ def arm(point: str) -> None:
         return result
 
     setattr(owner, name, wrapped)
+
+
+def _holds_the_answer(saver: Any, config: Any, writes: Any, *_: Any) -> bool:
+    return "All done." in str(writes)
 
 
 def script(point: str) -> list[Any]:
@@ -137,6 +154,10 @@ async def report(app: Application, opened: AgentSession, trajectory: Trajectory)
         json.dumps(
             {
                 "state": trajectory.done.state,
+                "answer": trajectory.done.answer,
+                "receipts": len(trajectory.of(ReceiptReady)),
+                "row": opened.record.state,
+                "users": sum(m.type == "human" for m in await opened.history()),
                 "world": world.read_text().split() if world.exists() else [],
                 "effects": [(e.state, e.attempts) for e in app.store.ledger.list()],
                 "doubts": [a.status for a in app.store.approvals.list(None, kind="in_doubt")],

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import Settles, approves, stays_silent
-from agent.models.scripted import ScriptedStep, malformed, step
+from agent.models.scripted import ScriptedStep, call, malformed, step
 from agent.session import AgentSession
 from agent.types import Decision
 from tests.support.sessions import application, calls, session
@@ -425,3 +425,59 @@ async def test_the_history_is_the_models_own_words_but_for_ids_and_normalised_ar
         assert replies[0].text == "I look."
         assert replies[0].tool_calls[0]["args"] == {"n": 7}
         assert len({reply.id for reply in replies}) == 2
+
+
+class Silent(Exception):
+    """An exception that counts as false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+async def test_an_error_that_counts_as_false_is_an_error(tmp_path: Path) -> None:
+    ran: list[int] = []
+    steps = [step(call("act", "a", n=1)), "It is unknown."]
+    async with session(tmp_path, steps, tools=[writer(ran, Silent())]) as (app, opened):
+        await converse(opened, "change it", approves)
+        assert ran == [1]
+        assert [effect.state for effect in app.store.ledger.list()] == ["in_doubt"]
+
+
+async def test_a_write_never_overlaps_with_one_that_outlived_its_time(tmp_path: Path) -> None:
+    """The first one hangs past its time; the next with the same key is not begun beside it."""
+    goes_on, ran = asyncio.Event(), list[int]()
+
+    async def act(n: int) -> str:
+        """Change a number."""
+        ran.append(n)
+        if n == 1:
+            await goes_on.wait()
+        return f"changed {n}"
+
+    one_key = Contract(
+        effects=frozenset({"write:n"}), open_world=False, conflict_key=lambda args: "n", timeout=0.2
+    )
+    steps = [
+        step(call("act", "first", n=1)),
+        step(call("act", "second", n=2)),
+        "One is unknown, one was not begun.",
+        step(call("act", "third", n=3)),
+        "Now it was.",
+    ]
+    tools = [make_tool(act, args=Number, contract=one_key)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        first = await converse(opened, "change them", approves)
+        assert ran == [1]
+        assert "Not begun, and nothing changed" in first.results["second"]
+        assert {e.call: e.state for e in app.store.ledger.list()} == {
+            "first": "in_doubt",
+            "second": "failed",
+        }
+        goes_on.set()
+        await converse(opened, "and now?", approves)
+        assert ran == [1, 3]
+        assert {e.call: e.state for e in app.store.ledger.list()} == {
+            "first": "committed",
+            "second": "failed",
+            "third": "committed",
+        }

@@ -132,7 +132,7 @@ class Obedient(ScriptedChatModel):
 
     refused: list[str] = Field(default_factory=list)
 
-    def reply(self, messages: Sequence[BaseMessage]) -> AIMessage:
+    def reply(self, messages: Sequence[BaseMessage], tools: Any = ()) -> AIMessage:
         if problem := provider_error(messages):
             self.refused.append(problem)
         start = max(i for i, m in enumerate(messages) if isinstance(m, HumanMessage))
@@ -530,6 +530,13 @@ class SessionMachine(RuleBasedStateMachine):
             assert (row.message, row.call) in {(reply.id, call) for call in asked - answered}
         if self.session.record.state == "done":
             assert not snapshot.tasks
+
+    @invariant()
+    def nothing_fails_that_should_not(self) -> None:
+        """A model that cannot even reply would let all else pass."""
+        for record in self.app.store.sessions.list() if self.ids else ():
+            assert "unexpected" not in (record.error or ""), record.error
+            assert record.state != "failed", record.error
 
     @invariant()
     def the_trail_holds(self) -> None:

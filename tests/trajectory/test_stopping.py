@@ -90,6 +90,61 @@ async def test_a_stop_while_the_model_speaks_is_immediate_and_the_next_turn_work
         assert [m.type for m in await opened.history()] == ["human", "human", "ai"]
 
 
+async def test_a_stop_while_the_model_thinks_about_results_is_immediate_too(
+    tmp_path: Path,
+) -> None:
+    thinks, ran = Gate(), list[str]()
+
+    class Slow(ScriptedChatModel):
+        async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            if messages[-1].type == "tool":
+                await thinks()
+            async for chunk in super()._astream(messages, *args, **kwargs):
+                yield chunk
+
+    ready = Gate()
+    ready.open.set()
+    model = Slow([calls(("act", {"n": 1})), "Done."])
+    async with session(tmp_path, model, tools=[tool(ready, "read:n", ran)]) as (_, opened):
+        async with running(opened.run("act")) as turn:
+            await thinks.reached.wait()
+            assert opened.request_stop() == "Stopping now."
+        assert turn.result().done.state == "interrupted"
+        assert ran == ["begun", "ended"]
+
+        thinks.open.set()
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert resumed.done.answer == "Done."
+
+
+async def test_a_stop_before_the_first_step_ends_the_turn_and_the_message_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path, ["Hello."]) as (_, opened):
+        loop = asyncio.get_running_loop()
+        async with running(opened.run("hello there")) as turn:
+            loop.call_soon(opened.request_stop)
+        assert turn.result().done.state == "interrupted"
+        assert await opened.history() == []
+
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert (resumed.done.state, resumed.done.answer) == ("done", "Hello.")
+        assert [m.text for m in await opened.history()] == ["hello there", "Hello."]
+
+
+async def test_a_stop_while_an_approved_call_runs_waits_for_it(tmp_path: Path) -> None:
+    gate, ran = Gate(), list[str]()
+    steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
+    async with session(tmp_path, steps, tools=[tool(gate, "write:n", ran)]) as (app, opened):
+        await converse(opened, "act", stays_silent)
+        async with running(await _approved(opened)) as turn:
+            await gate.reached.wait()
+            assert "as soon as" in opened.request_stop()
+            gate.open.set()
+        assert turn.result().done.state == "interrupted"
+        assert [effect.state for effect in app.store.ledger.list()] == ["committed"]
+
+
 async def test_a_stop_while_a_tool_runs_waits_for_it_and_ends_before_the_next_model_call(
     tmp_path: Path,
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from pydantic import BaseModel
+from sqlalchemy import text
 
 from agent.application import Application
 from agent.checkpoints import FencedSaver, open_saver, strict_serialiser
@@ -344,6 +345,33 @@ async def test_after_a_takeover_nothing_is_written_or_erased_and_reading_goes_on
     saver.fence(session, epoch)  # the same process, when it is the one that took it over
     newer = await put(saver, session, word="next")
     assert (await saver.aget_tuple(config(session))).config == newer  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+async def test_a_lost_connection_is_replaced(
+    fenced: tuple[FencedSaver, Store, str],
+) -> None:
+    saver, store, session = fenced
+    saved = await put(saver, session, word="before")
+    with store.engine.begin() as conn:
+        conn.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            )
+        )
+    found = await saver.aget_tuple(config(session))
+    assert found is not None
+    assert found.config == saved
+    await put(saver, session, word="after")
+
+
+async def test_a_database_that_fails_is_a_store_error(tmp_path: Path) -> None:
+    async with open_saver(f"sqlite:///{tmp_path}/sayso.db") as saver:
+        saved = await put(saver, "a", word="kept")
+        saver.conn.execute("DROP TABLE writes")  # type: ignore[attr-defined]
+        with pytest.raises(StoreError, match="no such table: writes"):
+            await saver.aput_writes(saved, [("a", 1)], "task")
 
 
 async def test_a_lease_that_ran_out_or_was_given_back_is_enough_while_nobody_else_has_it(

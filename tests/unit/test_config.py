@@ -173,6 +173,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         ("SAYSO_TOOLS", "orders,no such", "'no such' is none of these"),
         ("SAYSO_WORKSPACE", "/nonexistent/x", "a folder that exists"),
         ("SAYSO_PROMPT", "/nonexistent/x", "a file that exists"),
+        ("SAYSO_HOME", "~0", "a home folder on this machine"),
+        ("SAYSO_WORKSPACE", "~0/x", "a home folder on this machine"),
         ("SAYSO_DATABASE_URL", "mysql://host/db", "sqlite:////absolute/path.db or postgresql"),
         ("SAYSO_DATABASE_URL", "sqlite:///relative.db", "an absolute path"),
         ("SAYSO_DATABASE_URL", "sqlite://", "sqlite:////absolute/path.db"),

@@ -97,9 +97,9 @@ async def test_a_persons_own_prompt_takes_the_frames_place_and_keeps_the_domains
     seen: list[str] = []
 
     class Listening(ScriptedChatModel):
-        def reply(self, messages: Any) -> Any:
+        def reply(self, messages: Any, tools: Any = ()) -> Any:
             seen.append(str(messages[0].content))
-            return super().reply(messages)
+            return super().reply(messages, tools)
 
     async with session(tmp_path / "home", Listening(steps=["Arr."]), prompt=own) as (_, opened):
         await converse(opened, "hello", approves)

@@ -238,6 +238,18 @@ def test_code_and_prompt_that_an_env_names_are_confirmed_with_it(folder: Path, h
     )
 
 
+def test_a_tilde_that_is_nobodys_home_is_a_file_like_any_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "~0").mkdir()
+    (folder / "~0/mine.py").write_text("TOOLS = []\n")
+    monkeypatch.chdir(folder)
+    items = write(folder, "SAYSO_TOOLS=~0/mine.py\nSAYSO_PROMPT=~0/gone.md\n")
+    assert items.texts["~0/mine.py"] == "TOOLS = []\n"
+    digest = hashlib.sha256(b"TOOLS = []\n").hexdigest()
+    assert items.bind(["~0/mine.py"]) == (f"{folder}/~0/mine.py@sha256:{digest}",)
+
+
 def test_an_env_that_names_an_unusable_file_is_not_used(folder: Path) -> None:
     (folder / "mine.py").symlink_to("/etc/hosts")
     items = write(folder, "SAYSO_TOOLS=mine.py\n")

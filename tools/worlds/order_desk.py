@@ -451,10 +451,14 @@ class OrderDesk:
             timeout=self._busy_timeout,
             isolation_level=None,  # transactions are begun and ended by name
         )
-        db.row_factory = sqlite3.Row
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = FULL")  # a commit that was answered survives a crash
-        db.create_function("casefold", 1, str.casefold, deterministic=True)
+        try:
+            db.row_factory = sqlite3.Row
+            db.execute("PRAGMA foreign_keys = ON")
+            db.execute("PRAGMA synchronous = FULL")  # a commit that was answered survives a crash
+            db.create_function("casefold", 1, str.casefold, deterministic=True)
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _prepare(self) -> None:

@@ -38,7 +38,7 @@ arguments
 where the values occur
   order_id: in your words
   expected_revision: in a result of get_order
-  note: nowhere before: the model wrote it
+  note: nowhere before: the model wrote it, or it is a default
 repaired before you saw it
 expected_revision: “3” became 3
 what would change

@@ -560,9 +560,10 @@ def test_commit_unknown_names_the_key() -> None:
 def test_a_file_that_is_no_desk_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "orders.db"
     path.write_text("my notes, not a database, and longer than a hundred bytes " * 4)
-    before = path.read_bytes()
-    with pytest.raises(DeskError, match="cannot be used"):
+    before, descriptors = path.read_bytes(), set(os.listdir("/dev/fd"))
+    with pytest.raises(DeskError, match="cannot be used") as caught:
         OrderDesk(path).get("A1")
+    assert set(os.listdir("/dev/fd")) <= descriptors, f"left open while {caught.value!r} is kept"
     assert path.read_bytes() == before
 
 
