@@ -188,9 +188,9 @@ class AgentSession:
     async def resume(self) -> AsyncGenerator[Event, None]:
         """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
 
-        At rest there is nothing to do, and Done comes at once. Where the process ended between
-        the last step and that word, the turn is ended now; where it ended before the first
-        step, the message is taken up from the trail.
+        Where the last turn has ended there is nothing to do, and its Done comes again. Where the
+        process ended between the last step and that word, the turn is ended now; where it ended
+        before the first step, the message is taken up from the trail.
 
         Raises:
             ToolMissing: An open call needs a tool that is not loaded here; nothing was changed.
@@ -200,7 +200,8 @@ class AgentSession:
         self._check_tools(snapshot)
         turn = self._begin(record, snapshot)
         if not snapshot.tasks and _has_ended(record, snapshot):
-            yield self._done(record.state, turn)
+            turn.answer = _last_words(snapshot) if record.state == "done" else ""
+            yield self._done(record.state, turn, self.receipt())
             return
         self._update(state="running", error=None)
         if snapshot.tasks:
@@ -483,7 +484,12 @@ def _answer_in(snapshot: StateSnapshot) -> str:
             "The model's reply was empty, and again when it was asked once more. "
             'Nothing was lost: say "continue", or choose another model with --model.'
         )
-    return str(reply.text)
+    return _last_words(snapshot)
+
+
+def _last_words(snapshot: StateSnapshot) -> str:
+    reply = last_reply(snapshot.values.get("messages", []))
+    return "" if reply is None else str(reply.text)
 
 
 def _has_ended(record: SessionRecord, snapshot: StateSnapshot) -> bool:

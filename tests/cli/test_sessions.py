@@ -185,9 +185,11 @@ def test_delete_erases_and_leaves_a_tombstone(sayso: Invoke, done: str) -> None:
     assert all(entry["data"] == {} for entry in shown[:-1])
 
 
-def test_resume_of_a_session_at_rest_says_so(sayso: Invoke, done: str) -> None:
+def test_resume_of_a_session_at_rest_says_so_and_gives_its_answer_again(
+    sayso: Invoke, done: str
+) -> None:
     result = sayso("resume", done)
-    assert (result.code, result.out) == (0, "")
+    assert (result.code, result.out) == (0, "A1 is cancelled.\n")
     assert "nothing to carry on" in result.err
 
 

@@ -24,13 +24,13 @@ DOUBTFUL = {"after intended", "inside, before the effect", "inside, after the ef
 HAPPENED = {"inside, after the effect", "before committed"}
 
 
-def worker(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def worker(home: Path, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.support.crash_worker", str(home), *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 
@@ -99,3 +99,22 @@ def test_a_second_crash_in_the_second_attempt_is_just_as_safe(tmp_path: Path, se
     settled = report(tmp_path, "resume", "never", "happened")
     assert (settled["state"], settled["world"]) == ("done", ["1"])
     assert settled["doubts"] == ["answered", "answered"]
+
+
+@pytest.mark.timeout(600)  # some forty sessions, each in two processes
+def test_after_a_kill_behind_any_commit_the_session_goes_on_to_the_same_end(
+    tmp_path: Path,
+) -> None:
+    result = worker(tmp_path, "every", seconds=500)
+    assert result.returncode == 0, result.stderr
+    ends = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(ends) > 10
+    for number, after in enumerate(ends):
+        assert (after["state"], after["row"]) == ("done", "done"), number
+        assert (after["answer"], after["users"]) == ("All done.", 1), number
+        assert after["world"] == ["1"], number
+        assert [state for state, _ in after["effects"]] == ["committed"], number
+        assert set(after["doubts"]) <= {"answered"}, number
+        assert after["writes"] == ["approved"], number
+        assert set(after["results"]) == {"act", "look"}, number
+        assert after["trail"] == [], number

@@ -2,11 +2,15 @@
 
     python -m tests.support.crash_worker HOME start POINT
     python -m tests.support.crash_worker HOME resume POINT [happened|not-happened]
+    python -m tests.support.crash_worker HOME every
 
 ``start`` sends one message to a new session; the model asks for one write and one read, then
 answers. ``resume`` opens the latest session, approves what waits, settles doubts as told, and
 carries on. The write appends a line to ``HOME/world`` and syncs it to disk. What is left at the
 end is printed as one JSON object. POINT is one of ``POINTS``, or ``never``.
+
+``every`` does both for each commit of the whole session: a child dies right after its n-th one,
+another one carries on and answers what is in doubt by a look at the world. A JSON object a line.
 """
 
 from __future__ import annotations
@@ -14,9 +18,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +37,7 @@ from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Reviewer, Settles, approves, stays_silent
 from agent.events import ReceiptReady
 from agent.session import AgentSession
+from agent.store import Store
 from agent.store.approvals import Approvals
 from agent.store.ledger import Ledger
 from agent.streaming import GraphPass
@@ -171,8 +181,77 @@ async def report(app: Application, opened: AgentSession, trajectory: Trajectory)
     )
 
 
+# --- after every commit ----------------------------------------------------------------------
+
+
+class Committing(sqlite3.Connection):
+    """A connection that counts the commits of its process, and ends it after one of them."""
+
+    left = 0
+
+    def commit(self) -> None:
+        changes = self.in_transaction
+        super().commit()
+        Committing.left -= changes
+        if changes and Committing.left == 0:
+            die()
+
+
+def die_after_commit(number: int) -> None:
+    Committing.left = number
+    connect = partial(sqlite3.connect, factory=Committing)
+    sqlite3.connect = sqlite3.dbapi2.connect = connect  # type: ignore[misc, attr-defined]
+
+
+def in_child(act: Callable[[], None], output: Path | None = None) -> int:
+    """Run it in a fork, its stdout in a file; how that ended, as ``os.wait`` says it."""
+    child = os.fork()
+    if child == 0:
+        if output is not None:
+            os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 1)
+        act()
+        sys.stdout.flush()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def every(home: Path) -> None:
+    template = home / "template"
+    template.mkdir(mode=0o700)
+    Store.open(f"sqlite:///{template}/sayso.db").close()
+    for number in count(1):
+        folder = home / str(number)
+        shutil.copytree(template, folder)
+
+        end = in_child(partial(die_on_the_way, folder, number), home / "unfinished")
+        if os.WIFEXITED(end) and os.WEXITSTATUS(end) == 0:
+            break  # it has no such commit any more
+        assert os.WIFSIGNALED(end), f"after commit {number}: it failed by itself"
+        found = home / f"{number}.json"
+        assert in_child(partial(carry_on, folder), found) == 0, f"after commit {number}"
+        print(found.read_text(), end="", flush=True)
+
+
+def die_on_the_way(home: Path, number: int) -> None:
+    die_after_commit(number)
+    asyncio.run(start(home, "never"))
+
+
+def carry_on(home: Path) -> None:
+    """Resume what was begun, if anything was, and settle a doubt by what is in the world."""
+    with closing(Store.open(f"sqlite:///{home}/sayso.db")) as store:
+        latest = store.sessions.latest()
+    if latest is not None and latest.turn:
+        world = home / "world"
+        asyncio.run(resume(home, "never", world.exists() and world.read_text() != ""))
+
+
 def main() -> None:
-    home, command, point = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    home, command = Path(sys.argv[1]), sys.argv[2]
+    if command == "every":
+        every(home)
+        return
+    point = sys.argv[3]
     word = sys.argv[4] if len(sys.argv) > 4 else None
     arm(point)
     if command == "start":
