@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
@@ -37,6 +38,9 @@ _MOST_CONNECTIONS = 4
 
 T = TypeVar("T")
 
+_Writes = tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]
+_RAN_ALONE = "~__pregel_pull"
+_TOGETHER: ContextVar[sqlite3.Cursor | None] = ContextVar("the transaction under way", default=None)
 _WRITING: ContextVar[str] = ContextVar("the session whose checkpoints are being written")
 
 
@@ -107,14 +111,22 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
     transaction. Here nothing comes between the beginning and the end of one, as in the store:
     a small write takes some tenths of a millisecond, less than a thread that does it beside the
     loop, and the two never wait for each other.
+
+    What a node wrote that runs alone in its step (the model's) is saved with the checkpoint that
+    follows at once, in one transaction: before it is, nothing comes of it. A process that dies
+    between the two asks the model again, as one that dies a moment earlier does.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection, serde=strict_serialiser())
+        self._held: dict[str, _Writes] = {}  # by session; shared by the copies as well
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """A cursor whose changes are committed together, or not at all."""
+        if (outer := _TOGETHER.get()) is not None:
+            yield outer
+            return
         with self.lock, closing(self.conn.cursor()) as cursor:
             self.setup()
             try:
@@ -142,7 +154,9 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
         Raises:
             LeaseLost: Another process has taken the session over; nothing was written.
         """
-        with self._writing_to(_thread_of(config)):
+        thread = _thread_of(config)
+        with self._writing_to(thread), self._together():
+            self._save_held(thread)
             return super().put(config, checkpoint, metadata, new_versions)
 
     def put_writes(
@@ -152,12 +166,39 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Save what a task wrote; raises as :meth:`put` does."""
-        with self._writing_to(_thread_of(config)):
-            super().put_writes(config, writes, task_id, task_path)
+        """Save what a task wrote, soon or now; raises as :meth:`put` does."""
+        thread = _thread_of(config)
+        with self._writing_to(thread):
+            self._save_held(thread)
+            if _waits_for_its_checkpoint(writes, task_path):
+                self._held[thread] = (config, writes, task_id, task_path)
+            else:
+                super().put_writes(config, writes, task_id, task_path)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint asked for, or the latest; with what was written since."""
+        thread = _thread_of(config)
+        with self._writing_to(thread), suppress(LeaseLost):  # then it is not worth saving
+            self._save_held(thread)
+        return super().get_tuple(config)
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Everything within is one transaction."""
+        with self.cursor() as cursor:
+            token = _TOGETHER.set(cursor)
+            try:
+                yield
+            finally:
+                _TOGETHER.reset(token)
+
+    def _save_held(self, thread: str) -> None:
+        if (held := self._held.pop(thread, None)) is not None:
+            super().put_writes(*held)
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a session's checkpoints; raises as :meth:`put` does."""
+        self._held.pop(thread_id, None)
         with self._writing_to(thread_id):
             super().delete_thread(thread_id)
 
@@ -201,6 +242,15 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
     ) -> Mapping[str, DeltaChannelHistory]:
         """See :meth:`get_delta_channel_history`."""
         return self.get_delta_channel_history(config=config, channels=channels)
+
+
+def _waits_for_its_checkpoint(writes: Sequence[tuple[str, Any]], task_path: str) -> bool:
+    """Whether a task ran alone, and to its end: neither an error nor a pause is among its writes.
+
+    Calls are tasks that were pushed, several of them to a step.
+    """
+    ended = not any(channel in WRITES_IDX_MAP for channel, _ in writes)
+    return ended and task_path.startswith(_RAN_ALONE)
 
 
 def _thread_of(config: RunnableConfig) -> str:

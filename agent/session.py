@@ -38,7 +38,7 @@ from agent.middleware.context import RECEIPT
 from agent.middleware.state import AgentContext, last_reply
 from agent.provenance import labels_of_results
 from agent.receipt import build_receipt, receipt_text
-from agent.streaming import GraphPass, Stopped, TurnReader
+from agent.streaming import GraphPass, Stopped, TurnReader, words_of
 from agent.types import Actor, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
@@ -489,7 +489,7 @@ def _answer_in(snapshot: StateSnapshot) -> str:
 
 def _last_words(snapshot: StateSnapshot) -> str:
     reply = last_reply(snapshot.values.get("messages", []))
-    return "" if reply is None else str(reply.text)
+    return "" if reply is None else words_of(reply)
 
 
 def _has_ended(record: SessionRecord, snapshot: StateSnapshot) -> bool:

@@ -13,6 +13,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, PregelTask, StateSnapshot
 
 from agent.events import CallFinished, CallJudged, CallProposed, Event, Message, MessageDelta
+from agent.models import ending
 from agent.provenance import labels_of_results
 
 if TYPE_CHECKING:
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
     from agent.middleware.state import AgentContext
+
+
+def words_of(message: AIMessage) -> str:
+    """What a reply says, with a mark where it was cut off."""
+    if message.text and not message.tool_calls and (mark := _MARKS.get(ending(message))):
+        return f"{message.text}\n\n{mark}"
+    return str(message.text)
+
+
+_MARKS = {
+    "cut_off": '[cut off by the limit on the length of a reply; say "continue" for the rest]',
+    "filtered": "[stopped by the provider's content filter]",
+}
 
 
 class Stopped(Exception):
@@ -69,8 +83,8 @@ class TurnReader:
             self.in_tools = bool(message.tool_calls)
             if count:
                 self._count(message)
-            if message.text:
-                yield Message(message.text)
+            if words := words_of(message):
+                yield Message(words)
             for call in message.tool_calls:
                 identity = call["id"] or ""
                 yield CallProposed(identity, call["name"], call["args"])

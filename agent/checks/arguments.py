@@ -55,17 +55,25 @@ def normalise(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
         ArgumentsError: What is missing, unknown or of the wrong type, in words.
     """
     once = _checked(tool, args)
-    try:
-        stable = canonical_json(_checked(tool, once.args).args) == canonical_json(once.args)
-    except ArgumentsError:
-        stable = False
-    if not stable:
+    if not _is_stable(tool, args, once.args):
         raise ArgumentsError(
             tool.name,
             ["the tool's own check changes its arguments each time, so it cannot be said what "
              "would run; it cannot be called"],
         )  # fmt: skip
     return once
+
+
+def _is_stable(tool: BaseTool, given: Mapping[str, Any], checked: Mapping[str, Any]) -> bool:
+    """Whether checking again would change nothing; as is plain where the first time changed
+    nothing."""
+    spelled = canonical_json(checked)
+    if spelled == canonical_json(given):
+        return True
+    try:
+        return canonical_json(_checked(tool, checked).args) == spelled
+    except ArgumentsError:
+        return False
 
 
 def _checked(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:

@@ -134,6 +134,8 @@ def _decided(request: ToolCallRequest) -> ApprovalRecord | None:
 
 
 def _rejected(record: ApprovalRecord) -> str:
+    if record.decided_via == "run":
+        return prompts.message("rejected_unattended")
     if not record.comment:
         return prompts.message("rejected_without_reason")
     return prompts.message("rejected", reason=record.comment)

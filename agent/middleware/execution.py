@@ -367,7 +367,10 @@ class _Attempt:
         if done:
             self._record(_outcome(task), started)
             return
-        task.cancel()
+        if started.in_thread:  # nothing can stop it; its result may still come
+            task.add_done_callback(lambda late: self._late(late, started))
+        else:
+            task.cancel()
         self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
 
     def _late(self, task: asyncio.Future[Any], started: Entry) -> None:

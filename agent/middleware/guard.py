@@ -26,9 +26,10 @@ T = TypeVar("T")
 
 
 class Entry:
-    """Whether the body of the running call was entered."""
+    """Whether the body of the running call was entered, and whether a thread runs it."""
 
     entered = False
+    in_thread = False
 
 
 entry: ContextVar[Entry | None] = ContextVar("entry", default=None)
@@ -46,6 +47,8 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     The event loop's own threads are waited for at exit, so one that hangs would hang the program.
     A function that outlives its caller goes on; its result is lost.
     """
+    if (current := entry.get()) is not None:
+        current.in_thread = True
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = copy_context()
@@ -109,7 +112,11 @@ def _sync(body: Callable[..., Any]) -> Callable[..., Any]:
                 return body(*args, **kwargs)
         except (ToolFailure, OutcomeUnknown):
             raise
-        except Exception as error:
+        except _ITS_OWN as error:
+            raise OutcomeUnknown(_in_words(error)) from error
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is threading.main_thread():
+                raise  # a person's, who wants the program to end
             raise OutcomeUnknown(_in_words(error)) from error
 
     return run
@@ -124,7 +131,12 @@ def _async(body: Callable[..., Any]) -> Callable[..., Any]:
                 return await body(*args, **kwargs)
         except (ToolFailure, OutcomeUnknown):
             raise
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # we stop it
+            raise OutcomeUnknown("the tool cancelled itself.") from error
+        except (Exception, SystemExit) as error:
             raise OutcomeUnknown(_in_words(error)) from error
 
     return run
@@ -167,6 +179,9 @@ def _alone() -> Iterator[None]:
         var_child_runnable_config.reset(token)
 
 
+_ITS_OWN = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What a body may raise without meaning this program, whatever Python thinks of it."""
+
 _FUNCTIONS = {"func": _sync, "coroutine": _async}
 _METHODS = {
     "_run": _sync,
@@ -183,5 +198,5 @@ def _enter() -> None:
         current.entered = True
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

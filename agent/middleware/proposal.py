@@ -34,6 +34,7 @@ from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
 from agent.middleware.state import AgentContext, Recording, SaysoState, context_of, last_reply
 from agent.models import as_model_error, ending
+from agent.models.replies import Ending
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Verdict
 from tools.contract import contract_of, is_read
@@ -109,13 +110,13 @@ def _check(
     reply = last_reply(response.result)
     if reply is None:
         raise ModelUnavailable('The model gave no reply. Nothing was lost: say "continue".')
-    cut_off = ending(reply) != "complete"
+    end = ending(reply)
     calls = _all_calls(reply)
     proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
     judge_call = _Judge(context)
     for index, (call, malformed) in enumerate(calls):
-        if cut_off:
-            _refuse(proposal, call, prompts.message("cut_off"))
+        if end != "complete":
+            _refuse(proposal, call, prompts.message(end))
         elif (tool := tools.get(call["name"])) is None:
             _refuse(proposal, call, unknown_tool(call["name"], tools))
         elif malformed is not None:
@@ -123,7 +124,7 @@ def _check(
         else:
             proposal.reply.tool_calls[index] = _admit(proposal, tool, call, judge_call)
     if not calls and not reply.text.strip():
-        proposal.note = _nudge(cut_off, history)
+        proposal.note = _nudge(end, history)
     return proposal
 
 
@@ -260,11 +261,18 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-def _nudge(cut_off: bool, history: Sequence[Any]) -> str | None:
+def _nudge(end: Ending, history: Sequence[Any]) -> str | None:
     """What to say to a reply without text and calls; once, then the run may end."""
     if history and getattr(history[-1], "additional_kwargs", {}).get(NOTE):
         return None
-    return prompts.message("cut_off_reply" if cut_off else "empty_reply")
+    return prompts.message(_NUDGES[end])
+
+
+_NUDGES: dict[Ending, str] = {
+    "complete": "empty_reply",
+    "cut_off": "cut_off_reply",
+    "filtered": "filtered_reply",
+}
 
 
 # --- words for the model ---------------------------------------------------------------------

@@ -53,6 +53,11 @@ class MarkdownStream:
         self._text = ""
         self._parser = _parser()
 
+    @property
+    def unfinished(self) -> str:
+        """What has come and is not printed yet."""
+        return self._text
+
     def feed(self, piece: str) -> None:
         """Add a piece; prints the blocks that it completes."""
         self._text += plain(piece)

@@ -57,7 +57,7 @@ class TurnView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._stream = MarkdownStream(self._show_markdown)
-        self._streamed = False
+        self._streamed = ""
         self._numbers: dict[str, int] = {}
         self._open: list[str] = []
         self._results: dict[str, CallFinished] = {}
@@ -69,7 +69,7 @@ class TurnView:
             self._show_results(all_of_them=True)
         match event:
             case MessageDelta(text):
-                self._streamed = True
+                self._streamed += text
                 self._stream.feed(text)
             case Message(text):
                 self._finish_message(text)
@@ -87,6 +87,11 @@ class TurnView:
             case ApprovalAsked():
                 pass  # its panel follows when the turn pauses
 
+    @property
+    def unfinished(self) -> str:
+        """What the model has written of a block that is not whole yet."""
+        return self._stream.unfinished
+
     def finish(self) -> None:
         """Print what has been held back: results, and the end of what was streamed."""
         self._show_results(all_of_them=True)
@@ -96,10 +101,10 @@ class TurnView:
         self._screen.show("", part)
 
     def _finish_message(self, text: str) -> None:
-        if not self._streamed:
-            self._stream.feed(text)
+        if text.startswith(self._streamed):  # the whole of it when nothing streamed, else a mark
+            self._stream.feed(text.removeprefix(self._streamed))
         self._stream.finish()
-        self._streamed = False
+        self._streamed = ""
 
     def _call(self, event: CallProposed) -> None:
         self._stream.finish()

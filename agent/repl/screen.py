@@ -162,9 +162,9 @@ def _painted(segment: Segment) -> bool:
     return segment.style is not None and segment.style.bgcolor is not None
 
 
-def echo(text: str) -> str:
-    """The end of what was typed, for a status line."""
-    return " ".join(text.split())[-200:]
+def echo(text: str, width: int = 200) -> str:
+    """The end of a text on one line, for a status line."""
+    return " ".join(text.split())[-max(width, 1) :]
 
 
 def join(parts: Iterable[str], separator: str = " · ") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from agent.events import Done, Event
@@ -105,7 +105,8 @@ class Talk:
         session, desk = await self._enter(app, app.open_session(session_id))
         self.greet(app)
         record = session.record
-        self.screen.note(join((record.id, record.state, strict(record.title))), "bold")
+        state = "interrupted" if record.state == "running" else record.state
+        self.screen.note(join((record.id, state, strict(record.title))), "bold")
         for change in app.changes(record):
             self.screen.note(change, "yellow")
         show_history(self._answers, await session.history())
@@ -166,7 +167,8 @@ class Talk:
 
     async def _continued(self, session: Session) -> bool:
         """Whether a turn that was broken off had something left to do, which is done then."""
-        if session.record.state not in ("interrupted", "failed"):
+        # "running" is what a killed process left behind: this one holds the session now.
+        if session.record.state not in ("running", "interrupted", "failed"):
             return False
         return await self._turn(session.resume())
 
@@ -225,11 +227,12 @@ class Talk:
             Whether anything happened before it was done.
         """
         happened = False
-        with self._keyboard.interrupted_by(self._stop), self._working():
+        with self._keyboard.interrupted_by(self._stop), self._working() as refresh:
             try:
                 async with contextlib.aclosing(events):
                     async for event in events:
                         self._view.show(event)
+                        refresh()
                         happened = happened or not isinstance(event, Done) or bool(event.error)
             finally:
                 self._view.finish()
@@ -242,15 +245,27 @@ class Talk:
             self.screen.note(sentence, "yellow")
 
     @contextlib.contextmanager
-    def _working(self) -> Iterator[None]:
-        """The status line while a turn runs; it echoes what is typed ahead."""
+    def _working(self) -> Iterator[Callable[[], None]]:
+        """The status line while a turn runs, with the call that renews it.
 
-        def typed(text: str) -> None:
-            self.screen.status(f"for your next message: {echo(text)}" if text else _WORKING)
+        It echoes what is typed ahead; else it shows the end of what the model is writing, which
+        is printed once its block is whole.
+        """
 
-        with self.screen.status_line(""), self._keyboard.echoing(typed):
-            typed(str(self._keyboard.typeahead))
-            yield
+        def show(typed: str) -> None:
+            if typed:
+                self.screen.status(f"for your next message: {echo(typed)}")
+            elif written := echo(self._view.unfinished, self.screen.console.width - 4):
+                self.screen.status(f"… {written}")
+            else:
+                self.screen.status(_WORKING)
+
+        def refresh() -> None:
+            show(str(self._keyboard.typeahead))
+
+        with self.screen.status_line(""), self._keyboard.echoing(show):
+            refresh()
+            yield refresh
 
 
 def _resume_command(session: Session) -> str:

@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, create_engine, event, inspect, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
@@ -76,6 +77,8 @@ class Database:
         # On PostgreSQL a single statement needs no BEGIN and ROLLBACK around it.
         options = {} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
         self._reader = self.engine.execution_options(**options)
+        self._kept: Connection | None = None
+        self._alone = RLock()
         try:
             self._bring_up_to_date()
         except BaseException:
@@ -85,7 +88,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; each statement sees what is committed when it runs."""
-        with self._explained("Nothing was changed."), self._reader.connect() as conn:
+        with self._explained("Nothing was changed."), self._connection(self._reader) as conn:
             yield conn
 
     @contextmanager
@@ -105,16 +108,37 @@ class Database:
             IntegrityError: A unique column had the value already; the caller draws another id.
             StoreError: The database failed; the text says whether anything can have changed.
         """
-        with self._explained("Nothing was changed."), self.engine.connect() as conn:
+        with self._explained("Nothing was changed."), self._connection(self.engine) as conn:
             conn.connection.info[_BEGIN] = "BEGIN IMMEDIATE"
-            conn.begin()
-            writing = Writing(conn)
-            yield writing
-            writing.flush()
-            with self._explained(
-                "It is not known whether the last change was saved; look before you repeat it."
-            ):
-                conn.commit()
+            with conn.begin() as transaction:
+                writing = Writing(conn)
+                yield writing
+                writing.flush()
+                with self._explained(
+                    "It is not known whether the last change was saved; look before you repeat it."
+                ):
+                    transaction.commit()
+
+    @contextmanager
+    def _connection(self, engine: Engine) -> Iterator[Connection]:
+        """A connection of its own on PostgreSQL; on SQLite the one that is kept, alone.
+
+        There all calls of a process wait for each other anyway, and fetching a connection takes
+        longer than what most of them do with it.
+        """
+        if not self.is_sqlite:
+            with engine.connect() as conn:
+                yield conn
+            return
+        with self._alone:
+            if self._kept is None:
+                self._kept = self.engine.connect()
+            kept, nested = self._kept, self._kept.in_transaction()
+            try:
+                yield kept
+            finally:
+                if kept.in_transaction() and not nested:  # of reading alone, or it failed
+                    kept.rollback()
 
     def truncate_log(self) -> None:
         """Copy SQLite's write-ahead log into the file and empty it, as far as readers allow."""
@@ -127,6 +151,10 @@ class Database:
 
     def close(self) -> None:
         """Close the connections."""
+        with self._alone:
+            if self._kept is not None:
+                self._kept.close()
+                self._kept = None
         self.engine.dispose()
 
     def _bring_up_to_date(self) -> None:

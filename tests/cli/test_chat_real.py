@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from agent.repl.questions import KEY_MARK
 from agent.store import Store
 from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, status_of
-from tests.support.openai_server import Call, ModelServer, Reply, history_error
+from tests.support.openai_server import Broken, Call, ModelServer, Reply, history_error
 from tests.support.terminal import Terminal
 
 Model = Callable[..., ModelServer]
@@ -292,3 +294,48 @@ def test_what_is_different_since_a_session_was_made_is_said(
     with chat(tmp_path, "-r", session.id) as terminal:
         terminal.expect("is gone; file tools will fail.")
         terminal.expect("▸")
+
+
+def test_what_the_model_writes_is_seen_before_its_paragraph_is_whole(
+    model: Model, tmp_path: Path
+) -> None:
+    story = Reply("Once upon a time there was an agent that asked before it wrote.")
+    model(Broken(story, after=6, then="hang"))
+    with chat(tmp_path) as terminal:
+        terminal.expect("new session")
+        terminal.send("a story\r")
+        terminal.expect("… Once upon a time")
+        terminal.send("\x03")
+        terminal.expect("Stopping now.")
+        terminal.expect("› ")
+        leave(terminal)
+
+
+DIES_BEFORE_THE_FIRST_STEP = """
+import os, signal, sys
+from agent.streaming import GraphPass
+GraphPass._pump = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from agent.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_continue_takes_up_what_a_killed_process_left(
+    model: Model, store: Store, tmp_path: Path, folder: Path
+) -> None:
+    server = model(cancel("A1"), Reply("It stays."))
+    program = [sys.executable, "-c", DIES_BEFORE_THE_FIRST_STEP, "run", "Please cancel A1"]
+    assert subprocess.run(program, cwd=folder, capture_output=True).returncode == -signal.SIGKILL
+    assert server.requests == []
+    with chat(tmp_path, "-c") as terminal:
+        terminal.expect("· interrupted · Please cancel A1")
+        terminal.expect('Say "continue"')
+        terminal.expect("› ")
+        terminal.send("continue\r")
+        at_the_panel(terminal)
+        (request,) = server.requests
+        assert [m["content"] for m in request.body["messages"] if m["role"] == "user"] == [
+            "Please cancel A1"
+        ]
+        ctrl_c_at_the_panel(terminal)
+        leave(terminal)

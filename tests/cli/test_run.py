@@ -47,7 +47,7 @@ def test_on_ask_deny_tells_the_model_no_and_goes_on(
     assert (result.code, result.out) == (5, "I could not cancel them.\n")
     told = [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
     assert len(told) == 2
-    assert all("headless run, nobody to ask" in text for text in told)
+    assert all("Nobody was there to decide" in text for text in told)
     decided = store.approvals.list(status="rejected")
     assert {(a.decided_by, a.decided_via) for a in decided} == {("sayso run", "run")}
     assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "pending"]

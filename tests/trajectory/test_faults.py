@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import Settles, approves, stays_silent
+from agent.events import Message
 from agent.models.scripted import ScriptedStep, call, malformed, step
 from agent.session import AgentSession
 from agent.types import Decision
@@ -481,3 +482,69 @@ async def test_a_write_never_overlaps_with_one_that_outlived_its_time(tmp_path: 
             "second": "failed",
             "third": "committed",
         }
+
+
+OUTSIDE_EXCEPTION = [SystemExit(0), SystemExit(4), KeyboardInterrupt(), GeneratorExit(),
+                     asyncio.CancelledError("mine")]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", OUTSIDE_EXCEPTION, ids=repr)
+async def test_what_a_body_raises_never_ends_the_run(tmp_path: Path, error: Any) -> None:
+    """Also what Python keeps apart from exceptions, to end a program with."""
+    ran: list[int] = []
+
+    def act(n: int) -> str:
+        """Change a number."""
+        ran.append(n)
+        raise error
+
+    steps = [
+        step(call("look", "bad", n=-1), call("look", "good", n=1)),
+        step(call("act", "write", n=1)),
+        "It went wrong.",
+    ]
+    tools = [reader(error), make_tool(act, args=Number, contract=WRITES)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        trajectory = await converse(opened, "look, then change it", approves)
+
+        assert type(error).__name__ in trajectory.results["bad"]
+        assert trajectory.results["good"] == "n is 1"
+        assert ran == [1]
+        assert [effect.state for effect in app.store.ledger.list()] == ["in_doubt"]
+        assert [row.kind for row in opened.pending()] == ["in_doubt"]
+        assert trajectory.done.answer == "It went wrong."
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+async def test_nor_what_an_asynchronous_body_raises(tmp_path: Path, error: Any) -> None:
+    ran: list[int] = []
+
+    async def look(n: int) -> str:
+        """Look."""
+        raise error
+
+    steps = [
+        step(call("look", "read", n=1), call("act", "write", n=1)),
+        "It went wrong.",
+    ]
+    tools = [make_tool(look, args=Number, contract=READS), writer(ran, error)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        trajectory = await converse(opened, "look and change it", approves)
+        assert "The call failed" in trajectory.results["read"]
+        assert [effect.state for effect in app.store.ledger.list()] == ["in_doubt"]
+        assert trajectory.done.answer == "It went wrong."
+
+
+@pytest.mark.parametrize(
+    ("reason", "mark"), [("length", "cut off by the limit"), ("content_filter", "content filter")]
+)
+async def test_an_answer_that_was_cut_off_says_so(tmp_path: Path, reason: str, mark: str) -> None:
+    cut = step("The answer is", finish_reason=reason)
+    async with session(tmp_path, [cut]) as (_, opened):
+        trajectory = await converse(opened, "what is it?", approves)
+        assert trajectory.done.answer.startswith("The answer is\n\n[")
+        assert mark in trajectory.done.answer
+        assert [m.text for m in trajectory.of(Message)] == [trajectory.done.answer]
+        assert (await opened.history())[-1].text == "The answer is"
+        again = Trajectory([event async for event in opened.resume()])
+        assert again.done.answer == trajectory.done.answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -236,6 +237,46 @@ async def test_a_write_that_does_not_end_in_its_moment_is_in_doubt_and_never_rep
         done = Trajectory([event async for event in opened.resume()])
         assert done.done.state == "done"
         assert ran == ["begun"]
+
+
+async def test_what_a_thread_still_does_after_a_hard_stop_is_evidence(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(execution, "GRACE", 0.01)
+    entered, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def act(n: int) -> str:
+        """Act."""
+        loop.call_soon_threadsafe(entered.set)
+        goes_on.wait()
+        return f"acted on {n}"
+
+    writes = Contract(effects=frozenset({"write:n"}), open_world=False)
+    steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
+    tools = [make_tool(act, args=Number, contract=writes)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        await converse(opened, "act", stays_silent)
+        async with running(await _approved(opened)) as turn:
+            await entered.wait()
+            opened.request_stop()
+            opened.request_stop()
+        assert turn.result().done.state == "interrupted"
+        (effect,) = app.store.ledger.list()
+        assert effect.state == "in_doubt"
+
+        recorded, finish = asyncio.Event(), app.store.ledger.finish
+
+        def noticed(*args: Any, **kwargs: Any) -> Any:
+            recorded.set()
+            return finish(*args, **kwargs)
+
+        monkeypatch.setattr(app.store.ledger, "finish", noticed)
+        goes_on.set()
+        await asyncio.wait_for(recorded.wait(), 30)
+        assert app.store.ledger.get(effect.id).state == "committed"
+        resumed = Trajectory([event async for event in opened.resume()])
+        assert resumed.results["a"] == "acted on 1"
 
 
 async def test_a_reader_that_goes_away_leaves_the_session_in_order(tmp_path: Path) -> None:

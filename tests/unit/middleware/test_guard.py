@@ -149,10 +149,18 @@ async def test_any_other_exception_leaves_the_outcome_unknown(
 
 
 async def test_a_cancellation_is_not_an_error_of_the_tool() -> None:
-    tool = make_tool(
-        _asynchronous(raises(asyncio.CancelledError())), args=Text, contract=Contract()
-    )
-    result, _ = await called(tool)
+    entered = asyncio.Event()
+
+    async def act(text: str) -> str:
+        """Act."""
+        entered.set()
+        await asyncio.Event().wait()
+        return text
+
+    task = asyncio.create_task(called(make_tool(act, args=Text, contract=Contract())))
+    await entered.wait()
+    task.cancel()
+    result, _ = await task
     assert isinstance(result, asyncio.CancelledError)
 
 
