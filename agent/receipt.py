@@ -41,6 +41,8 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
         line = describe_call(approval.tool, approval.decided_args or approval.args)
         if approval.status == "pending":
             waiting.append(f"{line} [{approval.id}]")
+        elif cancelled and approval.status == "superseded":
+            not_done.append(f"{line}: not run, the session was cancelled")
         elif approval.status in _NOT_DONE:
             not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
         elif cancelled:

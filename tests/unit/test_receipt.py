@@ -138,6 +138,13 @@ def test_what_was_left_behind_is_not_done(desk: Desk) -> None:
     assert desk.receipt().not_done == ('act(n="a"): not run, the session moved on',)
 
 
+def test_what_a_cancelled_session_left_was_cancelled(desk: Desk) -> None:
+    desk.ask("a")
+    desk.store.approvals.supersede(desk.session, ANA, "the session was cancelled")
+    desk.store.sessions.update(desk.session, state="cancelled")
+    assert desk.receipt().not_done == ('act(n="a"): not run, the session was cancelled',)
+
+
 def test_what_was_denied_is_told_with_its_reason(desk: Desk) -> None:
     data = {"turn": 1, "tool": "act", "args": {"n": "a"}, "reason": "it spends."}
     desk.store.trail.append(desk.session, "call.denied", data)
