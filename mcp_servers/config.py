@@ -6,11 +6,22 @@ and no ``.env`` file counts here.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
 
 import platformdirs
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    HttpUrl,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class OrdersSettings(BaseSettings):
@@ -25,3 +36,99 @@ class OrdersSettings(BaseSettings):
         "default the one that sayso's own order tools use.",
     )
     """``ORDER_DESK_DB``"""
+
+
+def _usable_token(secret: SecretStr) -> SecretStr:
+    """Refuse what could be guessed, or would break the header it travels in (a line's end)."""
+    value = secret.get_secret_value()
+    if len(value) < 16 or not all("!" <= character <= "~" for character in value):
+        raise ValueError("at least 16 visible ASCII characters, without white space")
+    return secret
+
+
+def _safe_for_a_token(url: HttpUrl) -> HttpUrl:
+    if url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "[::1]"):
+        raise ValueError("https, unless it is this machine: a token goes with every request")
+    if url.username or url.password or url.query or url.fragment:
+        raise ValueError("scheme, host, port and path, and nothing more")
+    return url
+
+
+def _words(value: object) -> object:
+    return value.split() if isinstance(value, str) else value
+
+
+Token = Annotated[SecretStr, AfterValidator(_usable_token)]
+Scope = Literal["courses:read", "courses:write"]
+
+
+class LmsSettings(BaseSettings):
+    """Settings of ``mcp_servers.courses.lms``, the course service."""
+
+    model_config = SettingsConfigDict(env_file=None, extra="ignore", hide_input_in_errors=True)
+
+    database: Path = Field(
+        default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "courses.db",
+        validation_alias="LMS_DB",
+        description="The gradebook; made with sample courses when missing.",
+    )
+    """``LMS_DB``"""
+    token: Token = Field(
+        validation_alias="LMS_TOKEN", description="The bearer token that every request must carry."
+    )
+    """``LMS_TOKEN``"""
+
+
+class CoursesSettings(BaseSettings):
+    """Settings of ``mcp_servers.courses``, the MCP server over the course service."""
+
+    model_config = SettingsConfigDict(env_file=None, extra="ignore", hide_input_in_errors=True)
+
+    lms_url: Annotated[HttpUrl, AfterValidator(_safe_for_a_token)] = Field(
+        default=HttpUrl("http://127.0.0.1:8765"),
+        validation_alias="LMS_URL",
+        description="Where the course service is.",
+    )
+    """``LMS_URL``"""
+    lms_token: Token = Field(
+        validation_alias="LMS_TOKEN", description="What this server shows to the course service."
+    )
+    """``LMS_TOKEN``"""
+    agent_token: Token | None = Field(
+        default=None,
+        validation_alias="AGENT_TOKEN",
+        description="What a caller shows to this server; needed for HTTP, unused over stdio.",
+    )
+    """``AGENT_TOKEN``"""
+    agent_scopes: Annotated[frozenset[Scope], NoDecode, BeforeValidator(_words)] = Field(
+        default=frozenset({"courses:read"}),
+        validation_alias="AGENT_TOKEN_SCOPES",
+        description="What AGENT_TOKEN permits, with spaces: courses:read, courses:write.",
+    )
+    """``AGENT_TOKEN_SCOPES``"""
+    agent_expires: AwareDatetime | None = Field(
+        default=None,
+        validation_alias="AGENT_TOKEN_EXPIRES",
+        description="Until when AGENT_TOKEN holds, such as 2027-01-31T12:00:00Z.",
+    )
+    """``AGENT_TOKEN_EXPIRES``"""
+
+    @model_validator(mode="after")
+    def _tokens_differ(self) -> Self:
+        if self.agent_token == self.lms_token:
+            raise ValueError("AGENT_TOKEN and LMS_TOKEN must differ: one must not open both doors")
+        return self
+
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def read_settings(kind: type[S]) -> S:
+    """Settings from the environment; exits with status 2 and a line a fault, never a value."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+            name = ".".join(map(str, fault["loc"]))
+            sys.stderr.write(f"{name}: {fault['msg']}\n" if name else f"{fault['msg']}\n")
+        raise SystemExit(2) from None
