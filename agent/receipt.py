@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import prompts
 from agent.canonical import canonical_json
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Receipt
@@ -78,7 +79,10 @@ def describe_call(tool: str, args: dict[str, Any], limit: int = 160) -> str:
 
 
 def _short(value: Any, limit: int = 60) -> str:
-    text = canonical_json(value)
+    return _cut(canonical_json(value), limit)
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -94,8 +98,11 @@ def _according_to(effect: EffectRecord) -> str:
 
 
 def _error(effect: EffectRecord) -> str:
-    error = (effect.result or {}).get("error")
-    return f" ({error})" if error else ""
+    """Why, in one line. What a stranger said about it is left out: a receipt is the harness's
+    word, to a person and to the model."""
+    error = " ".join(str((effect.result or {}).get("error") or "").split())
+    foreign = prompts.message("untrusted_open", tool=effect.tool) in error
+    return f" ({_cut(error, 300)})" if error and not foreign else ""
 
 
 def _who(approval: ApprovalRecord) -> str:

@@ -121,7 +121,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         self, request: ToolCallRequest, handler: Handler, context: AgentContext, bound: Bound
     ) -> ToolMessage:
         if context.superseding:
-            return answer(request, prompts.message("superseded"))
+            return answer(request, prompts.message("read_left"))
         verdict = bound.open.verdict
         allowed = verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest
         if not allowed and _await_decision(request, context.recording, bound) is None:

@@ -83,7 +83,7 @@ class Questions:
             if rest <= 0:
                 break
             key = await self.key(
-                f"Space shows {rest} more lines · q leaves it waiting",
+                f"Space shows {rest} more {'line' if rest == 1 else 'lines'} · q leaves it waiting",
                 set(_MORE),
                 void,
                 transient=True,

@@ -203,7 +203,8 @@ class Talk:
             await self._turn(self.session.resume())
             if not self.session.pending():
                 return
-        show_receipt(self._answers, self.session.receipt())
+        if receipt := self.session.receipt():
+            show_receipt(self._answers, receipt)
         self.screen.note(f"Later, or elsewhere: {_resume_command(self.session)}")
 
     async def _telling_news(
