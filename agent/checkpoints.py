@@ -155,8 +155,7 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
             LeaseLost: Another process has taken the session over; nothing was written.
         """
         thread = _thread_of(config)
-        with self._writing_to(thread), self._together():
-            self._save_held(thread)
+        with self._writing_to(thread), self._with_held(thread):
             return super().put(config, checkpoint, metadata, new_versions)
 
     def put_writes(
@@ -168,18 +167,18 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
     ) -> None:
         """Save what a task wrote, soon or now; raises as :meth:`put` does."""
         thread = _thread_of(config)
-        with self._writing_to(thread):
-            self._save_held(thread)
-            if _waits_for_its_checkpoint(writes, task_path):
-                self._held[thread] = (config, writes, task_id, task_path)
-            else:
-                super().put_writes(config, writes, task_id, task_path)
+        if _waits_for_its_checkpoint(writes, task_path) and thread not in self._held:
+            self._held[thread] = (config, writes, task_id, task_path)
+            return
+        with self._writing_to(thread), self._with_held(thread):
+            super().put_writes(config, writes, task_id, task_path)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint asked for, or the latest; with what was written since."""
         thread = _thread_of(config)
-        with self._writing_to(thread), suppress(LeaseLost):  # then it is not worth saving
-            self._save_held(thread)
+        if thread in self._held:
+            with suppress(LeaseLost), self._writing_to(thread), self._with_held(thread):
+                pass
         return super().get_tuple(config)
 
     @contextmanager
@@ -192,9 +191,25 @@ class WholeSqliteSaver(FencedSaver, SqliteSaver):
             finally:
                 _TOGETHER.reset(token)
 
-    def _save_held(self, thread: str) -> None:
-        if (held := self._held.pop(thread, None)) is not None:
-            super().put_writes(*held)
+    @contextmanager
+    def _with_held(self, thread: str) -> Iterator[None]:
+        """Save what is held of this session, and what is done within, together.
+
+        It is held on where that fails, unless another process has the session.
+        """
+        held = self._held.get(thread)
+        if held is None:
+            yield
+            return
+        try:
+            with self._together():
+                super().put_writes(*held)
+                yield
+        except LeaseLost:
+            self._held.pop(thread, None)
+            raise
+        if self._held.get(thread) is held:
+            del self._held[thread]
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a session's checkpoints; raises as :meth:`put` does."""

@@ -112,10 +112,8 @@ def _sync(body: Callable[..., Any]) -> Callable[..., Any]:
                 return body(*args, **kwargs)
         except (ToolFailure, OutcomeUnknown):
             raise
-        except _ITS_OWN as error:
-            raise OutcomeUnknown(_in_words(error)) from error
-        except KeyboardInterrupt as error:
-            if threading.current_thread() is threading.main_thread():
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and _in_main_thread():
                 raise  # a person's, who wants the program to end
             raise OutcomeUnknown(_in_words(error)) from error
 
@@ -136,7 +134,9 @@ def _async(body: Callable[..., Any]) -> Callable[..., Any]:
             if task is None or task.cancelling():
                 raise  # we stop it
             raise OutcomeUnknown("the tool cancelled itself.") from error
-        except (Exception, SystemExit) as error:
+        except (GeneratorExit, KeyboardInterrupt):
+            raise  # it is being closed, or the program is to end
+        except BaseException as error:
             raise OutcomeUnknown(_in_words(error)) from error
 
     return run
@@ -179,9 +179,6 @@ def _alone() -> Iterator[None]:
         var_child_runnable_config.reset(token)
 
 
-_ITS_OWN = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""What a body may raise without meaning this program, whatever Python thinks of it."""
-
 _FUNCTIONS = {"func": _sync, "coroutine": _async}
 _METHODS = {
     "_run": _sync,
@@ -196,6 +193,10 @@ _METHODS = {
 def _enter() -> None:
     if (current := entry.get()) is not None:
         current.entered = True
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _in_words(error: BaseException) -> str:

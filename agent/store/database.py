@@ -110,14 +110,28 @@ class Database:
         """
         with self._explained("Nothing was changed."), self._connection(self.engine) as conn:
             conn.connection.info[_BEGIN] = "BEGIN IMMEDIATE"
-            with conn.begin() as transaction:
-                writing = Writing(conn)
-                yield writing
-                writing.flush()
-                with self._explained(
-                    "It is not known whether the last change was saved; look before you repeat it."
-                ):
-                    transaction.commit()
+            try:
+                conn.begin()
+            finally:
+                conn.connection.info.pop(_BEGIN, None)
+            writing = Writing(conn)
+            yield writing
+            writing.flush()
+            with self._explained(
+                "It is not known whether the last change was saved; look before you repeat it."
+            ):
+                self._commit(conn)
+
+    def _commit(self, conn: Connection) -> None:
+        """Commit. A connection whose commit failed is given up: what it holds is not known."""
+        try:
+            conn.commit()
+        except BaseException:
+            if conn is self._kept:
+                self._kept = None
+                conn.invalidate()
+                conn.close()
+            raise
 
     @contextmanager
     def _connection(self, engine: Engine) -> Iterator[Connection]:
@@ -137,8 +151,8 @@ class Database:
             try:
                 yield kept
             finally:
-                if kept.in_transaction() and not nested:  # of reading alone, or it failed
-                    kept.rollback()
+                if kept is self._kept and kept.in_transaction() and not nested:
+                    kept.rollback()  # of reading alone, or it failed
 
     def truncate_log(self) -> None:
         """Copy SQLite's write-ahead log into the file and empty it, as far as readers allow."""

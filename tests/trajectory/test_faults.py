@@ -484,8 +484,18 @@ async def test_a_write_never_overlaps_with_one_that_outlived_its_time(tmp_path: 
         }
 
 
-OUTSIDE_EXCEPTION = [SystemExit(0), SystemExit(4), KeyboardInterrupt(), GeneratorExit(),
-                     asyncio.CancelledError("mine")]  # fmt: skip
+class Panic(BaseException):
+    """As extensions in other languages raise."""
+
+
+OUTSIDE_EXCEPTION = [
+    Panic("oh"),
+    SystemExit(0),
+    SystemExit(4),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    asyncio.CancelledError("mine"),
+]
 
 
 @pytest.mark.parametrize("error", OUTSIDE_EXCEPTION, ids=repr)
@@ -515,7 +525,7 @@ async def test_what_a_body_raises_never_ends_the_run(tmp_path: Path, error: Any)
         assert trajectory.done.answer == "It went wrong."
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("error", [SystemExit(3), Panic(), asyncio.CancelledError()], ids=repr)
 async def test_nor_what_an_asynchronous_body_raises(tmp_path: Path, error: Any) -> None:
     ran: list[int] = []
 
