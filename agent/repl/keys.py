@@ -184,8 +184,7 @@ class Keyboard:
             self._lent = None
             # Its renderer switches bracketed paste off, and keeps keys that it did not use.
             self._bracketed_paste(True)
-            for key in get_typeahead(self.source):
-                self.typeahead.add(key)
+            self._take_back()
 
     @contextlib.contextmanager
     def interrupted_by(self, callback: Callable[[], object]) -> Iterator[None]:
@@ -195,6 +194,11 @@ class Keyboard:
             yield
         finally:
             self.on_interrupt = None
+
+    def _take_back(self) -> None:
+        """Keys that a line editor has read and not used: they came before any that come now."""
+        for key in get_typeahead(self.source):
+            self.typeahead.add(key)
 
     def drain(self) -> None:
         """Read what has arrived until now; it is typeahead."""
@@ -215,6 +219,8 @@ class Keyboard:
     def _ready(self) -> None:
         """Read the keys that have arrived; called by the event loop."""
         keys = self.source.read_keys()
+        if self._lent is not None:  # the editor has let go of the input, and is still closing
+            self._take_back()
         if self._flush is not None:
             self._flush.cancel()
         self._flush = asyncio.get_running_loop().call_later(

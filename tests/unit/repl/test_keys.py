@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output import DummyOutput
 
 from agent.repl.keys import CLOSED, Keyboard
@@ -168,3 +170,14 @@ async def test_the_terminal_is_restored_when_entering_fails(pipe):
     with pytest.raises(EOFError), Keyboard(pipe, output):
         pass
     assert output.modes == ["on", "off"]
+
+
+async def test_keys_that_an_editor_gives_back_come_before_those_typed_while_it_closes(
+    pipe, keyboard
+):
+    with keyboard.lent(lambda: None):
+        # As prompt_toolkit leaves them when it has let go of the input.
+        store_typeahead(pipe, [KeyPress("/", "/"), KeyPress("m", "m")])
+        pipe.send_text("ore")
+        keyboard._ready()
+    assert keyboard.typeahead.take() == "/more"
