@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 10.0
 _MOST_CONNECTIONS = 4
-
-T = TypeVar("T")
 
 _Writes = tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]
 _RAN_ALONE = "~__pregel_pull"

@@ -181,17 +181,6 @@ def remember(folder: Path, items: FolderItems, home: Path) -> None:
         ) from error
 
 
-def refusal(folder: Path, items: FolderItems, trust: Trust) -> UntrustedFolder:
-    """The error for a run that cannot ask: what waits for confirmation, and how to give it."""
-    shown = "\n".join(f"  {line}" for line in items.describe())
-    return UntrustedFolder(
-        f"{one_line(str(folder))} would bring settings or programs of its own. {trust.reason} "
-        f"Nothing was done.\n{shown}\n"
-        "To use them, confirm once in sayso chat, or add --trust. To go without, start sayso "
-        "from another folder."
-    )
-
-
 # --- code by its contents -------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, TypedDict
 
 SessionState = Literal[
     "running", "waiting", "done", "stopped", "interrupted", "cancelled", "failed"
@@ -15,17 +15,6 @@ ApprovalStatus = Literal[
 EffectState = Literal["intended", "committed", "failed", "in_doubt"]
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 Behavior = Literal["allow", "ask", "deny"]
-
-
-class CallKey(NamedTuple):
-    """One proposed call. Providers reuse tool call ids across turns, so the message counts too."""
-
-    session: str
-    message: str
-    call: str
-
-    def __str__(self) -> str:
-        return f"{self.session}/{self.message}/{self.call}"
 
 
 class Verdict(TypedDict):

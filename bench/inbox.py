@@ -80,7 +80,7 @@ class _Work:
             ("a question put to a person", self._ask),
             ("a decision", self._decide),
             ("a write, begun and finished", self._write),
-            ("a trail entry", lambda: store.trail.append_many(self._session, [("note", {})])),
+            ("a trail entry", lambda: store.trail.append(self._session, [("note", {})])),
         ]
 
     def _ask(self) -> None:

@@ -76,31 +76,19 @@ class ServerConfig:
         return variables + shlex.join([self.command, *self.args]) + folder
 
 
-def load_config(path: Path, environment: Mapping[str, str]) -> list[ServerConfig]:
-    """Read the servers of a ``.mcp.json`` file, in its order.
-
-    Args:
-        path: The file.
-        environment: Where the values of ``${VAR}`` and ``${VAR:-default}`` come from.
-
-    Raises:
-        UsageError: The file cannot be read, is not JSON, has an unknown shape or names a
-            variable that is not set; the message has the file and the line.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path}: {error}") from error
-    return parse_config(text, path, environment)
-
-
 def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> list[ServerConfig]:
-    """The same for a text that was read before: what a person confirmed is what is used.
+    """The servers of a ``.mcp.json``, in its order.
+
+    It takes a text that was read before: what a person confirmed is what is used.
 
     Args:
         text: The contents of the file.
         path: Where it came from; relative folders in it start there.
-        environment: As for :func:`load_config`.
+        environment: Where the values of ``${VAR}`` and ``${VAR:-default}`` come from.
+
+    Raises:
+        UsageError: It is not JSON, has an unknown shape or names a variable that is not set;
+            the message has the file and the line.
     """
     return _Reader(text, path, environment).servers()
 

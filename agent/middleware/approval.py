@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.middleware.human_in_the_loop import InterruptOnConfig
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import ToolMessage
@@ -27,11 +27,6 @@ Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
 
 class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
     """Pauses every call whose frozen verdict is not ``allow``, whatever tool it is."""
-
-    # The base class overrides these for its batched mode; in per-call mode they do nothing but
-    # add a node, and so a checkpoint, to every step. The factory looks for the base's own.
-    after_model = AgentMiddleware.after_model  # type: ignore[assignment]
-    aafter_model = AgentMiddleware.aafter_model  # type: ignore[assignment]
 
     def __init__(self, tools: Sequence[BaseTool]) -> None:
         ask = InterruptOnConfig(

@@ -1,7 +1,8 @@
 """Several middlewares that LangChain sees as one.
 
 Around each middleware it puts a span of its tracer, twice a step each, also where nothing is
-traced; four of them took longer than what they do.
+traced; four of them took longer than what they do. And it gives the human-in-the-loop a node of
+its own after the model, which in per-call mode does nothing but cost a checkpoint.
 """
 
 from __future__ import annotations

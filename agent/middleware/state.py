@@ -54,7 +54,7 @@ class Recording:
         """
         entries = (*self.later, *entries)
         if entries:
-            self.store.trail.append_many(self.session, entries, epoch=self.lease(0).epoch)
+            self.store.trail.append(self.session, entries, epoch=self.lease(0).epoch)
             self.later.clear()
 
 

@@ -259,12 +259,10 @@ def _make_private_file(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    try:
+    with suppress(FileNotFoundError):  # a side file may not be there, or just have been removed
         found = path.stat()
         if found.st_mode & 0o077 and found.st_uid == os.geteuid():
             path.chmod(0o600)
-    except FileNotFoundError:
-        pass  # a side file that is not there, or that another process just removed
 
 
 def _begin_sqlite(connection: Any) -> None:

@@ -81,11 +81,6 @@ class Leases:
             return None
         return LeaseRecord(session=session, owner=row[0], epoch=row[1], expires_at=row[2])
 
-    def is_live(self, lease: LeaseRecord) -> bool:
-        """Whether this very lease, owner and epoch, is in force now."""
-        held = self.holder(lease.session)
-        return held is not None and (held.owner, held.epoch) == (lease.owner, lease.epoch)
-
 
 def owner_lives(owner: str, expires_at: float, clock: float, home: Path | None) -> bool:
     """Whether a lease is in force: held, not expired, and its owner not provably dead."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, select, type_coerce, union
+from sqlalchemy import Text, bindparam, select, type_coerce, union
 
 from agent.errors import NotFound
 from agent.store.database import Database
 from agent.store.records import TrailEntry
 from agent.store.schema import sessions, trail
 from agent.store.statement import Row, Statement
-from agent.store.writing import Writing, hash_of_data, hash_of_entry
+from agent.store.writing import hash_of_data, hash_of_entry
 
 _PAGE = 500
 TOMBSTONE = "session.deleted"
@@ -58,21 +58,6 @@ class Trail:
         self._db = database
 
     def append(
-        self, session: str, kind: str, data: dict[str, Any], *, conn: Connection | None = None
-    ) -> TrailEntry:
-        """Add an entry; with ``conn``, inside the writing transaction of that connection.
-
-        Raises:
-            NotFound: There is no such session, or it was deleted.
-        """
-        if conn is not None:
-            if not conn.in_transaction():
-                conn.begin()
-            return _append(Writing(conn), session, kind, data)
-        with self._db.write() as writing:
-            return _append(writing, session, kind, data)
-
-    def append_many(
         self,
         session: str,
         entries: Iterable[tuple[str, dict[str, Any]]],
@@ -205,16 +190,6 @@ class _ChainCheck:
 
     def _note(self, seq: int, what: str) -> None:
         self.problems.append(Problem(self.session, seq, what))
-
-
-def _append(writing: Writing, session: str, kind: str, data: dict[str, Any]) -> TrailEntry:
-    guard = writing.lock(session)
-    writing.record(session, kind, data)
-    writing.flush()
-    [row] = _in_order(of_session=True).all(
-        writing.conn, session=session, after=guard.trail_seq, limit=1
-    )
-    return _entry(row)
 
 
 def _only_given(**values: str | None) -> dict[str, str]:

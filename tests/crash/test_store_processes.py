@@ -149,7 +149,7 @@ def test_many_writers_do_not_lock_each_other_out(
 store = Store.open(url)
 ready()
 for n in range(50):
-    store.trail.append(args[0], "note", {"n": n, "by": args[1]})
+    store.trail.append(args[0], [("note", {"n": n, "by": args[1]})])
 print("done", flush=True)
 """
     url = fresh_url()

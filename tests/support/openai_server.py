@@ -257,11 +257,11 @@ class ModelServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until it ends."""
         wire = _Wire(writer)
+        ended = (_ConnectionEndedError, ConnectionError, asyncio.IncompleteReadError)
         try:
-            while (incoming := await _read_request(reader)) is not None:
-                await self._answer(*incoming, wire)
-        except (_ConnectionEndedError, ConnectionError, asyncio.IncompleteReadError):
-            pass
+            with contextlib.suppress(*ended):  # the client's right, and what some scripts ask for
+                while (incoming := await _read_request(reader)) is not None:
+                    await self._answer(*incoming, wire)
         except Exception as error:  # a request this server does not understand
             self.errors.append(error)
         finally:

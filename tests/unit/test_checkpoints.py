@@ -237,7 +237,7 @@ async def test_a_store_call_never_waits_for_a_checkpoint_that_only_the_loop_coul
         task = asyncio.create_task(saver.aput_writes(saved, [("a", 1), ("b", 2)], "task"))
         await asyncio.sleep(0)
         assert writing.wait(30)
-        store.trail.append(session, "meanwhile", {})  # the loop stands still for as long
+        store.trail.append(session, [("meanwhile", {})])  # the loop stands still for as long
         await task
         assert store.trail.entries(session)[-1].kind == "meanwhile"
         assert len((await saver.aget_tuple(saved)).pending_writes or ()) == 2  # type: ignore[union-attr]
@@ -255,7 +255,7 @@ async def test_a_cancelled_checkpoint_leaves_no_transaction_open(
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            store.trail.append(session, "after", {"number": number})
+            store.trail.append(session, [("after", {"number": number})])
         assert not saver.conn.in_transaction  # type: ignore[attr-defined]
         assert await saver.aget_tuple(config("t")) is not None
 

@@ -54,6 +54,10 @@ def test_a_local_socket_works(tmp_path: Path) -> None:
         server.bind(path)
         server.listen()
         client.connect(path)
+        served, _ = server.accept()
+        with served:
+            client.sendall(b"hello")
+            assert served.recv(5) == b"hello"
 
 
 def test_the_environment_of_whoever_runs_the_tests_is_gone(sayso_home: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_lease_that_ran_out_unnoticed_is_renewed_as_long_as_nobody_took_it(
     epoch = keeper.current.epoch
     expire(store, session)
     assert keeper.ensure(10 * LONG).epoch == epoch
-    assert store.leases.is_live(keeper.current)
+    assert store.leases.holder(keeper.current.session) == keeper.current
 
 
 def test_who_was_overtaken_is_told_and_stays_told(store: Store, session: str) -> None:
@@ -154,7 +154,7 @@ def test_who_was_overtaken_asks_nobody(store: Store, session: str) -> None:
         with pytest.raises(LeaseLost):
             ask(store, session, call, interrupt="stale", epoch=epoch)
     with pytest.raises(LeaseLost):
-        store.trail.append_many(session, [("note", {})], epoch=epoch)
+        store.trail.append(session, [("note", {})], epoch=epoch)
     assert store.approvals.list() == [asked]
     assert store.trail.entries(session) == entries
     assert ask(store, session, "second", epoch=other.current.epoch).status == "pending"
@@ -165,7 +165,7 @@ def test_giving_back_twice_is_harmless(store: Store, session: str) -> None:
     keeper.release()
     other = LeaseKeeper(store, session, another(store), LONG)
     keeper.release()
-    assert store.leases.is_live(other.current)
+    assert store.leases.holder(other.current.session) == other.current
 
 
 async def test_it_is_renewed_in_the_background_before_it_runs_out(

@@ -158,7 +158,7 @@ def test_what_a_cancelled_session_left_was_cancelled(desk: Desk) -> None:
 
 def test_what_was_denied_is_told_with_its_reason(desk: Desk) -> None:
     data = {"turn": 1, "tool": "act", "args": {"n": "a"}, "reason": "it spends."}
-    desk.store.trail.append(desk.session, "call.denied", data)
+    desk.store.trail.append(desk.session, [("call.denied", data)])
     assert desk.receipt() == Receipt(not_done=('act(n="a"): denied, it spends.',), refused=True)
 
 

@@ -21,7 +21,6 @@ from agent.trust import (
     changed_files,
     find_items,
     is_trusted,
-    refusal,
     remember,
 )
 
@@ -275,6 +274,13 @@ def test_a_file_of_tools_is_named_by_real_path_and_digest(
     assert ToolsFile.of("orders") is ToolsFile.of("mcp:desk.py:x") is None
 
 
+def test_a_byte_order_mark_is_passed_over(folder: Path) -> None:
+    (folder / ".mcp.json").write_text('\ufeff{"mcpServers": {}}', encoding="utf-8")
+    items = write(folder, "\ufeffA=1\n")
+    assert items.texts == {".env": "A=1\n", ".mcp.json": '{"mcpServers": {}}'}
+    assert items.refused == ()
+
+
 def test_confirmed_tools_are_bound_to_what_was_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,14 +377,3 @@ def test_a_failed_write_leaves_the_record_as_it_was(
         remember(folder.parent, items, home)
     assert (home / "trust.json").read_bytes() == before
     assert [path.name for path in home.iterdir()] == ["trust.json"]
-
-
-def test_a_run_that_cannot_ask_says_what_waits_and_what_to_do(folder: Path, home: Path) -> None:
-    items = write(folder, f"OPENAI_BASE_URL=http://evil.example\nOPENAI_API_KEY={KEY}\n")
-    error = refusal(folder, items, is_trusted(folder, items, home))
-    assert error.exit_code == 2
-    message = str(error)
-    assert "Not confirmed yet: .env. Nothing was done." in message
-    assert "OPENAI_BASE_URL=http://evil.example" in message
-    assert "--trust" in message
-    assert KEY not in message

@@ -134,7 +134,7 @@ def test_any_text_and_any_json_survive(store: Store) -> None:
     assert read_approval == asked
     assert read_approval.args == args
     assert ask(store, session.id, call=ODD, message=ODD).id == asked.id
-    store.trail.append(session.id, "odd", args)
+    store.trail.append(session.id, [("odd", args)])
     assert store.trail.entries(session.id)[-1].data == args
     assert store.trail.verify() == []
 

@@ -180,7 +180,7 @@ def test_delete_erases_the_content_and_keeps_a_tombstone(
     store.rules.add(session, "write_file", secret, {"path": {"under": secret}}, ANN)
     begun = store.ledger.begin(**write_of(lease, args={"order": secret}))
     store.ledger.finish(begun.effect.id, attempt=1, state="committed", result={"text": secret})
-    store.trail.append(session, "note", {"text": secret})
+    store.trail.append(session, [("note", {"text": secret})])
     before = store.trail.entries(session)
 
     store.sessions.delete(session, BOB)
@@ -205,14 +205,14 @@ def test_delete_erases_the_content_and_keeps_a_tombstone(
     with pytest.raises(NotFound, match="deleted at"):
         store.sessions.delete(session, ANN)
     with pytest.raises(NotFound):
-        store.trail.append(session, "note", {})
+        store.trail.append(session, [("note", {})])
 
 
 def test_a_deleted_session_leaves_nothing_in_the_files(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/sayso.db")
     secret = "order-no-one-may-know"
     session = new_session(store, title=secret).id
-    store.trail.append(session, "note", {"text": secret})
+    store.trail.append(session, [("note", {"text": secret})])
     ask(store, session, reason=secret)
     assert _in_files(tmp_path, secret)
     store.sessions.delete(session, ANN)
