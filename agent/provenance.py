@@ -91,16 +91,36 @@ def _finder(value: Any, after: str = "") -> Callable[[str], Any]:
     """A search for the value as a whole, behind the given pattern."""
     if isinstance(value, str) and len(value) > 60 and not after:
         return lambda text: value in text
-    whole = rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\d)"
-    return re.compile(after + whole, re.IGNORECASE).search
+    whole = re.escape(_stem(value)) + _zeros(value)
+    return re.compile(rf"{after}(?<![\w.]){whole}(?!\w|\.\d)", re.IGNORECASE).search
 
 
 def _may_hold(text: str, value: Any) -> bool:
     """Whether a search is worth its time: a history is long, and most of it holds no such text."""
-    wanted = str(value)
+    wanted = _stem(value)
     if not (text.isascii() and wanted.isascii()):  # case is not that simple there
         return True
     return wanted.lower() in text.lower()
+
+
+def _is_decimal(value: Any) -> bool:
+    return _DECIMAL.fullmatch(str(value)) is not None
+
+
+def _stem(value: Any) -> str:
+    """The text of a value; of a decimal without its last zeros: who says 10 means 10.00."""
+    text = str(value)
+    return text.rstrip("0").removesuffix(".") if _is_decimal(value) else text
+
+
+def _zeros(value: Any) -> str:
+    """What may follow the stem of a decimal and change nothing."""
+    if not _is_decimal(value):
+        return ""
+    return "0*" if "." in _stem(value) else r"(?:\.0+)?"
+
+
+_DECIMAL = re.compile(r"-?\d+\.\d+")
 
 
 def _word(path: str) -> str:

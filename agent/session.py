@@ -253,8 +253,6 @@ class AgentSession:
         _ = self._lease.current  # whoever lost it has nothing to say about the session any more
         for approval in [*turn.asked, *self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
-        if self._context.recording is not None:
-            self._context.recording.note()
         receipt = self.receipt() if turn.state != "waiting" else Receipt()
         if receipt:
             yield ReceiptReady(receipt)
@@ -285,6 +283,8 @@ class AgentSession:
             answered |= given
 
     def _end(self, state: SessionState, turn: _Turn, receipt: Receipt) -> Done:
+        if self._context.recording is not None:
+            self._context.recording.note()
         before = turn.before
         tokens = {
             key: before.tokens.get(key, 0) + turn.reader.tokens.get(key, 0)

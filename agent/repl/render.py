@@ -98,7 +98,11 @@ class TurnView:
         self._stream.finish()
 
     def _show_markdown(self, part: SafeMarkdown) -> None:
-        self._screen.show("", part)
+        """A part with one blank line before it, whatever Rich puts around it."""
+        lines = self._screen.lines(part)
+        filled = [index for index, line in enumerate(lines) if line]
+        if filled:
+            self._screen.show_lines([[], *lines[filled[0] : filled[-1] + 1]])
 
     def _finish_message(self, text: str) -> None:
         if text.startswith(self._streamed):  # the whole of it when nothing streamed, else a mark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -41,6 +42,27 @@ def test_a_value_is_found_whole_and_not_inside_another() -> None:
         ("amount", "model"),
         ("to[0]", "tool"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "origin"),
+    [
+        ("Refund 10 EUR", "10.00", "user"),
+        ("Refund 10.0 EUR.", "10.00", "user"),
+        ("Refund 12.5 EUR", "12.50", "user"),
+        ("Refund 12.50.", 12.5, "user"),
+        ("Refund 100 EUR", "10.00", "model"),
+        ("Refund 10.05 EUR", "10.00", "model"),
+        ("Refund 110 EUR", "10.00", "model"),
+        ("Refund 12.55 EUR", "12.50", "model"),
+        ("Version 10", "1.0", "model"),
+    ],
+)
+def test_an_amount_is_found_however_many_zeros_it_was_said_with(
+    said: str, value: Any, origin: str
+) -> None:
+    (source,) = trace({"amount": value}, [HumanMessage(said)])
+    assert source["origin"] == origin
 
 
 def test_a_number_is_looked_for_under_a_field_of_its_name_first() -> None:

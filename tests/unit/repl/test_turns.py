@@ -39,6 +39,17 @@ def transcript(*events, width=60):
     return file.getvalue()
 
 
+def test_one_blank_line_stands_between_blocks_also_around_a_table():
+    said = "Two found:\n\n| id | n |\n| --- | --- |\n| A | 1 |\n\nThat is all."
+    pieces = [MessageDelta(line) for line in said.splitlines(keepends=True)]
+    shown = transcript(*pieces, Message(said))
+    assert shown.splitlines() == [
+        "", "Two found:",
+        "", " id  n", " ─────", " A   1",
+        "", "That is all.",
+    ]  # fmt: skip
+
+
 def test_a_turn():
     receipt = Receipt(done=("cancel A1",), not_done=("cancel A2: rejected",), unknown=("refund",))
     assert transcript(
