@@ -11,7 +11,7 @@ import sys
 
 from fastmcp import FastMCP
 
-from mcp_servers.config import OrdersSettings
+from mcp_servers.config import OrdersSettings, read_settings
 from mcp_servers.serving import make_server
 from tools.orders import order_tools
 from tools.worlds.order_desk import OrderDesk
@@ -30,7 +30,7 @@ def build_server(desk: OrderDesk) -> FastMCP:
 def main() -> None:
     """Serve over stdio until standard input ends."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    server = build_server(OrderDesk(OrdersSettings().database))
+    server = build_server(OrderDesk(read_settings(OrdersSettings).database))
     server.run(transport="stdio", show_banner=False, log_level="WARNING")
 
 

@@ -51,35 +51,23 @@ class ServedTool(Tool):
         try:
             _arguments_of(self.inner).model_validate(arguments)
         except ValidationError as error:
-            return _failed(_wrong_arguments(self.name, error), "failed")
+            problems = error.errors(include_url=False, include_context=False)
+            return wrong_arguments(
+                self.name,
+                (f"{'.'.join(map(str, p['loc'])) or 'arguments'}: {p['msg']}" for p in problems),
+            )
         token = current_call.set(CallInfo(idempotency_key=_idempotency_key()))
         try:
             message = await self.inner.ainvoke(
                 {"type": "tool_call", "id": self.name, "name": self.name, "args": arguments}
             )
-        except TransientFailure as error:
-            return _failed(str(error), "transient")
-        except ToolFailure as error:
-            return _failed(str(error), "failed")
-        except OutcomeUnknown as error:
-            return _failed(str(error), "unknown")
-        except Exception:
-            return self._broke(arguments)
+        except Exception as error:
+            effects = contract_of(self.inner).effects_of(arguments)
+            return error_result(self.name, error, reads=is_read(effects))
         finally:
             current_call.reset(token)
         assert isinstance(message, ToolMessage)
         return ToolResult(content=message.text)
-
-    def _broke(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Anything unexpected: the details are for our log, not for whoever called."""
-        _log.exception("%s failed", self.name)
-        if is_read(contract_of(self.inner).effects_of(arguments)):
-            return _failed(f"{self.name} failed inside the server; nothing was changed.", "failed")
-        return _failed(
-            f"{self.name} failed inside the server and may have changed something. "
-            "Look at the present state before trying again.",
-            "unknown",
-        )
 
 
 def make_server(name: str, instructions: str, tools: Iterable[BaseTool]) -> FastMCP:
@@ -128,22 +116,49 @@ def _arguments_of(tool: BaseTool) -> type[BaseModel]:
 
 def _idempotency_key() -> str | None:
     """The key in the request's ``_meta``, if the caller sent a usable one."""
+    key = key_in_meta()
+    return key if isinstance(key, str) and key else None
+
+
+def key_in_meta() -> object:
+    """What the request's ``_meta`` has as its idempotency key, of any type; ``None``: nothing."""
     request = get_context().request_context
     meta: Any = request.meta if request else None
     if isinstance(meta, BaseModel):  # FastMCP 3; a plain mapping in 4
         meta = meta.model_dump()
-    key = meta.get(IDEMPOTENCY_KEY) if isinstance(meta, Mapping) else None
-    return key if isinstance(key, str) and key else None
+    return meta.get(IDEMPOTENCY_KEY) if isinstance(meta, Mapping) else None
+
+
+def wrong_arguments(tool: str, problems: Iterable[str]) -> ToolResult:
+    """What to change, a problem a line; nothing was run."""
+    head = f"{tool} was not called, its arguments do not fit:"
+    return _failed("\n".join([head, *(f"- {problem}" for problem in problems)]), "failed")
+
+
+def error_result(tool: str, error: Exception, *, reads: bool) -> ToolResult:
+    """An error of a tool as its result: those of ``tools.contract`` in their own words.
+
+    Of anything unexpected the details are for our log, not for whoever called.
+
+    Args:
+        reads: Whether the call could change nothing.
+    """
+    match error:
+        case TransientFailure():
+            return _failed(str(error), "transient")
+        case ToolFailure():
+            return _failed(str(error), "failed")
+        case OutcomeUnknown():
+            return _failed(str(error), "unknown")
+    _log.error("%s failed", tool, exc_info=error)
+    if reads:
+        return _failed(f"{tool} failed inside the server; nothing was changed.", "failed")
+    return _failed(
+        f"{tool} failed inside the server and may have changed something. "
+        "Look at the present state before trying again.",
+        "unknown",
+    )
 
 
 def _failed(text: str, outcome: str) -> ToolResult:
     return ToolResult(content=text, meta={OUTCOME: outcome}, is_error=True)
-
-
-def _wrong_arguments(tool: str, error: ValidationError) -> str:
-    """What to change, an argument a line; nothing was run."""
-    lines = [
-        f"- {'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_context=False)
-    ]
-    return "\n".join([f"{tool} was not called, its arguments do not fit:", *lines])

@@ -8,6 +8,7 @@ links and images as their text and target.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from markdown_it import MarkdownIt
@@ -62,24 +63,26 @@ class MarkdownStream:
         """Add a piece; prints the blocks that it completes."""
         self._text += plain(piece)
         if "\n" in piece:
-            self._print_until(self._start_of_last_block())
+            *whole, self._text = self._cut(self._text)
+            self._print(whole)
 
     def finish(self) -> bool:
         """The reply is over: print the rest. Returns whether there was any."""
         rest, self._text = self._text, ""
-        if rest.strip():
-            self._show(SafeMarkdown(rest))
+        self._print(self._cut(rest))
         return bool(rest.strip())
 
-    def _print_until(self, line: int) -> None:
-        if line:
-            lines = self._text.split("\n")
-            self._show(SafeMarkdown("\n".join(lines[:line])))
-            self._text = "\n".join(lines[line:])
+    def _print(self, blocks: Iterable[str]) -> None:
+        for block in blocks:
+            if block.strip():
+                self._show(SafeMarkdown(block))
 
-    def _start_of_last_block(self) -> int:
-        starts = [t.map[0] for t in self._parser.parse(self._text) if t.map and t.level == 0]
-        return starts[-1] if starts else 0
+    def _cut(self, text: str) -> list[str]:
+        """The text, cut where its blocks begin; what stands before the first is kept with it."""
+        lines = text.split("\n")
+        starts = [t.map[0] for t in self._parser.parse(text) if t.map and t.level == 0]
+        cuts = [0, *starts[1:], len(lines)]
+        return ["\n".join(lines[i:j]) for i, j in pairwise(cuts)]
 
 
 def _parser() -> MarkdownIt:

@@ -120,6 +120,20 @@ def complaints(schema: Schema, value: Any) -> list[str]:
     ]
 
 
+def json_of(body: bytes | bytearray) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It is none, is nested too deep, or holds half a surrogate pair: no text.
+    """
+    try:
+        value = json.loads(body)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    return value
+
+
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[ValidationError]:
     """A pattern's ``$`` is the very end, as in JSON Schema; Python's is also before a newline."""
     if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), value):
@@ -152,7 +166,7 @@ def _operation(
     headers = [p for p in node.get("parameters", ()) if p["in"] != "query"]
     if any((p["in"], p["name"]) != ("header", KEY_HEADER) for p in headers):
         raise ValueError(f"{path}: of the headers only {KEY_HEADER} can be an argument")
-    success = next(int(status) for status in node["responses"] if status.startswith("2"))
+    (success,) = (int(status) for status in node["responses"] if status.startswith("2"))
     return Operation(
         id=node["operationId"],
         method=_METHODS[method],

@@ -21,14 +21,14 @@ settles it.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+
+from tools.worlds.database import Database, Locked
 
 State = Literal["any", "graded", "ungraded"]
 
@@ -128,10 +128,6 @@ class Busy(GradebookError):
     """Another writer kept the database locked."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Gradebook:
     """The records in one database file, which is made with sample data at the first use.
 
@@ -140,26 +136,17 @@ class Gradebook:
     Args:
         path: The database file; its folder is made when missing, readable by the owner only.
         busy_timeout: Seconds to wait for another writer before ``Busy``.
-        now: The clock that dates grades.
     """
 
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        busy_timeout: float = 5.0,
-        now: Callable[[], datetime] = _utc_now,
-    ) -> None:
+    def __init__(self, path: Path | str, *, busy_timeout: float = 5.0) -> None:
         self.path = Path(path)
-        self._busy_timeout = busy_timeout
-        self._now = now
-        self._prepared = False
+        self._database = Database(self.path, _SCHEMA_VERSION, _create, busy_timeout=busy_timeout)
 
     def list_assignments(
         self, course: str | None = None, page: int = 1, page_size: int = 10
     ) -> dict[str, Any]:
         """One page of the assignments of one course, or of all, in order of their due times."""
-        with self._reading() as db:
+        with _locks_as_busy(), self._database.reading() as db:
             rows = db.execute(
                 """SELECT id, course, title, due, max_points,
                        (SELECT count(*) FROM submissions s WHERE s.assignment = a.id) submissions,
@@ -179,7 +166,7 @@ class Gradebook:
         Raises:
             UnknownRecord: No such assignment.
         """
-        with self._reading() as db:
+        with _locks_as_busy(), self._database.reading() as db:
             assignment = db.execute(
                 "SELECT max_points, due FROM assignments WHERE id = ?", (assignment_id,)
             ).fetchone()
@@ -217,7 +204,7 @@ class Gradebook:
         """
         request = json.dumps([submission_id, points, expected_revision, comment])
         number = int(submission_id[1:])
-        with self._changing() as db:
+        with _locks_as_busy(), self._database.changing() as db:
             first = db.execute(
                 "SELECT request, answer FROM grades WHERE key = ?", (idempotency_key,)
             ).fetchone()
@@ -237,107 +224,44 @@ class Gradebook:
                 raise TooManyPoints(points, found["max_points"])
             if expected_revision != found["revision"]:
                 raise StaleRevision(submission_id, found["revision"])
-            return self._record(db, number, points, comment, found, idempotency_key, request)
+            return _record(db, number, points, comment, found, idempotency_key, request)
 
-    def _record(
-        self,
-        db: sqlite3.Connection,
-        number: int,
-        points: int,
-        comment: str,
-        found: sqlite3.Row,
-        key: str,
-        request: str,
-    ) -> dict[str, Any]:
-        """Enter the grade, and with it the answer that a repeated request gets."""
-        posted = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        (last,) = db.execute("SELECT coalesce(max(number), 0) FROM grades").fetchone()
-        answer = {
-            "grade_id": f"G{last + 1}",
-            "submission_id": f"S{number}",
-            "points": points,
-            "max_points": found["max_points"],
-            "comment": comment,
-            "posted": posted,
-            "revision": found["revision"] + 1,
-        }
-        db.execute(
-            "INSERT INTO grades VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (last + 1, number, points, comment, posted, key, request, json.dumps(answer)),
-        )
-        db.execute("UPDATE submissions SET revision = revision + 1 WHERE number = ?", (number,))
-        return answer
 
-    # The file -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose queries all see one state."""
-        self._prepare()
-        with _locks_as_busy(), closing(self._connect()) as db:
-            db.execute("BEGIN")
-            yield db
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A connection inside a write transaction; whatever fails before its commit undoes it."""
-        self._prepare()
-        with _locks_as_busy(), closing(self._connect()) as db:
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
-
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, timeout=self._busy_timeout, isolation_level=None)
-        db.row_factory = sqlite3.Row
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA synchronous = FULL")  # a commit that was answered survives a crash
-        return db
-
-    def _prepare(self) -> None:
-        """Create file, schema and sample data unless they are there, in one transaction."""
-        if self._prepared:
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with _locks_as_busy(), closing(self._connect()) as db:
-            self._switch_to_wal(db)
-            db.execute("BEGIN IMMEDIATE")
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                _create(db)
-            db.execute("COMMIT")
-        if version not in (0, _SCHEMA_VERSION):
-            raise GradebookError(f"{self.path} has a schema of another version, {version}.")
-        self._prepared = True
-
-    def _switch_to_wal(self, db: sqlite3.Connection) -> None:
-        """Let readers and a writer work side by side. SQLite does not wait for a second switch."""
-        give_up = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if not _is_locked(error) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
+def _record(
+    db: sqlite3.Connection,
+    number: int,
+    points: int,
+    comment: str,
+    found: sqlite3.Row,
+    key: str,
+    request: str,
+) -> dict[str, Any]:
+    """Enter the grade, and with it the answer that a repeated request gets."""
+    posted = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    (last,) = db.execute("SELECT coalesce(max(number), 0) FROM grades").fetchone()
+    answer = {
+        "grade_id": f"G{last + 1}",
+        "submission_id": f"S{number}",
+        "points": points,
+        "max_points": found["max_points"],
+        "comment": comment,
+        "posted": posted,
+        "revision": found["revision"] + 1,
+    }
+    db.execute(
+        "INSERT INTO grades VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (last + 1, number, points, comment, posted, key, request, json.dumps(answer)),
+    )
+    db.execute("UPDATE submissions SET revision = revision + 1 WHERE number = ?", (number,))
+    return answer
 
 
 @contextmanager
 def _locks_as_busy() -> Iterator[None]:
-    """A lock is refused before anything is written, at a commit too."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if _is_locked(error):
-            raise Busy("Another change is being made.") from error
-        raise
-
-
-def _is_locked(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    except Locked as error:
+        raise Busy("Another change is being made.") from error
 
 
 def _create(db: sqlite3.Connection) -> None:
@@ -349,7 +273,6 @@ def _create(db: sqlite3.Connection) -> None:
         _SUBMISSIONS,
     )
     db.execute("INSERT INTO grades VALUES (1, ?, ?, ?, ?, 'sample', '', '')", _GRADED)
-    db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
 def _page(

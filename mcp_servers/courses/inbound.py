@@ -20,7 +20,6 @@ A tool beyond the token's scopes is not listed either.
 from __future__ import annotations
 
 import hmac
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -34,7 +33,7 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcp_servers.courses.document import Operation, load_operations
+from mcp_servers.courses.document import Operation, json_of, load_operations
 
 PATH = "/mcp"
 READ, WRITE = "courses:read", "courses:write"
@@ -124,9 +123,8 @@ class CallGuard:
         The tool checks its scope too, so a body that is read in another way there gains nothing.
         """
         try:
-            message = json.loads(body)
-            json.dumps(message, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        except (ValueError, RecursionError):
+            message = json_of(body)
+        except ValueError:
             return _NO_JSON  # the SDK's own answer, but for bytes that end its session
         wanted = self._scopes.get(_tool_called(message))
         return None if wanted is None or wanted in held else _insufficient(wanted)

@@ -20,16 +20,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
 
 import httpx
 from pydantic import SecretStr
 
-from mcp_servers.courses.document import KEY_ARGUMENT, KEY_HEADER, Operation, complaints
+from mcp_servers.courses.document import KEY_ARGUMENT, KEY_HEADER, Operation, complaints, json_of
 from tools.contract import OutcomeUnknown, ToolFailure, TransientFailure
 
 MAX_ANSWER = 1024 * 1024  # bytes
@@ -38,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upstream:
-    """A connection to the service; an async context manager, and usable again after its end.
+    """A connection to the service, open inside ``async with``.
 
     Args:
         url: Where the service is.
@@ -50,26 +47,20 @@ class Upstream:
         self._url = url.rstrip("/")
         self._token = token
         self._timeout = timeout
-        self._open = AsyncExitStack()
         self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
         connecting = self._timeout / 2
-        client = httpx.AsyncClient(
+        self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=connecting, pool=connecting),
             trust_env=False,
             follow_redirects=False,
         )
-        self._client = await self._open.enter_async_context(client)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._open.aclose()
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.aclose()
 
     async def call(
         self, operation: Operation, arguments: Mapping[str, Any], key: str | None = None
@@ -115,8 +106,13 @@ class Upstream:
             headers["Content-Type"] = "application/json"
         if operation.takes_key and key is not None:
             headers[KEY_HEADER] = key
-        url = f"{self._url}{operation.path}" + (f"?{urlencode(query)}" if query else "")
-        return httpx.Request(operation.method, url, headers=headers, content=content)
+        return httpx.Request(
+            operation.method,
+            f"{self._url}{operation.path}",
+            params=query or None,
+            headers=headers,
+            content=content,
+        )
 
     async def _exchange(self, request: httpx.Request) -> tuple[int, bytes]:
         assert self._client is not None, "the connection is opened by `async with`"
@@ -156,7 +152,7 @@ def _refusal(operation: Operation, status: int, body: bytes, key: str | None) ->
             "this server must look at its settings; other arguments will not help."
         )
     problem = operation.problems.get(status)
-    if status == HTTPStatus.SERVICE_UNAVAILABLE or status == HTTPStatus.TOO_MANY_REQUESTS:
+    if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         sentence = problem.description if problem else "The course service is busy."
         return TransientFailure(f"{sentence} Nothing was changed.")
     if 300 <= status < 500:
@@ -187,6 +183,6 @@ def _lost(operation: Operation, sentence: str, key: str | None) -> Exception:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
+        return json_of(body)
+    except ValueError:
         return None

@@ -24,6 +24,7 @@ from mcp_servers.courses.inbound import MAX_BODY, PATH, AgentToken, build_applic
 from mcp_servers.courses.upstream import Upstream
 from tests.support.courses import (
     AGENT_TOKEN,
+    GRADE,
     LMS_TOKEN,
     Answer,
     RoughService,
@@ -39,7 +40,6 @@ from tests.support.courses import (
 
 NOWHERE = "http://127.0.0.1:9"
 BOTH = frozenset({"courses:read", "courses:write"})
-GRADE = {"submission_id": "S3", "points": 25, "expected_revision": 1}
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

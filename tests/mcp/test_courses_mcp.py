@@ -22,12 +22,12 @@ from mcp_servers.courses.inbound import PATH, AgentToken, build_application
 from mcp_servers.courses.upstream import MAX_ANSWER, Upstream
 from tests.support.courses import (
     AGENT_TOKEN,
+    GRADE,
     LMS_TOKEN,
     UPSTREAM_TEXT,
     Answer,
     RoughService,
     Seen,
-    bearer,
     closed_port,
     over_http,
     over_stdio,
@@ -37,8 +37,8 @@ from tests.support.courses import (
     service,
     text_of,
 )
+from tools.contract import ToolFailure
 
-GRADE = {"submission_id": "S3", "points": 25, "expected_revision": 1}
 KEY = "sayso/idempotencyKey"
 OUTCOME = "sayso/outcome"
 SCOPES = frozenset({"courses:read", "courses:write"})
@@ -181,6 +181,17 @@ def page(**more: object) -> dict[str, object]:
     return {"assignments": [], "matched": 0, "page": 1, "pages": 0, **more}
 
 
+HALF = {
+    "grade_id": "G2",
+    "submission_id": "S3",
+    "points": 25,
+    "max_points": 30,
+    "comment": "half a surrogate pair: \ud800",
+    "posted": "2026-12-01T00:00:00Z",
+    "revision": 2,
+}
+
+
 def ok(status: int, value: object) -> Answer:
     return status, {"content-type": "application/json"}, json.dumps(value).encode()
 
@@ -221,6 +232,7 @@ async def call_over(
         (WRITE_CALL, problem(200), "unknown", "failed (200)"),
         (WRITE_CALL, (201, {}, UPSTREAM_TEXT.encode()), "unknown", "unexpected form"),
         (WRITE_CALL, ok(201, {"note": UPSTREAM_TEXT}), "unknown", "unexpected form"),
+        (WRITE_CALL, ok(201, HALF), "unknown", "unexpected form"),
         (WRITE_CALL, (201, {}, b"[" * 100_000), "unknown", "unexpected form"),
         (WRITE_CALL, None, "unknown", "answer was lost"),
         (READ_CALL, None, "transient", "answer was lost. Nothing was changed."),
@@ -239,6 +251,17 @@ async def test_errors_are_ours_and_say_what_happened(
     if outcome == "unknown":
         assert 'idempotency_key="mine"' in text_of(result)
         assert "Nothing was changed" not in text_of(result)
+
+
+@pytest.mark.parametrize(("call", "outcome"), [(READ_CALL, "failed"), (WRITE_CALL, "unknown")])
+async def test_what_nobody_expected_is_told_without_details(
+    call: tuple[str, dict[str, Any]], outcome: str
+) -> None:
+    async with session_over("http://127.0.0.1:none") as session:  # settings refuse such an address
+        result = await session.call_tool(*call)
+    assert (result.isError, result.meta) == (True, {OUTCOME: outcome})
+    assert "failed inside the server" in text_of(result)
+    assert "none" not in text_of(result)
 
 
 @pytest.mark.parametrize("call", [READ_CALL, WRITE_CALL])
@@ -371,7 +394,7 @@ async def test_proxies_and_netrc_of_the_environment_are_not_used(
     with rough.running() as lms:
         async with Upstream(lms, SecretStr(LMS_TOKEN)) as upstream:
             operation = load_operations()["get_submissions"]
-            with pytest.raises(Exception, match="There is no such assignment"):
+            with pytest.raises(ToolFailure, match="There is no such assignment"):
                 await upstream.call(operation, {"assignment_id": "DB101-9"})
     assert dict(rough.seen[0].headers)["Authorization"] == f"Bearer {LMS_TOKEN}"
 
@@ -382,4 +405,3 @@ async def test_a_path_before_the_routes_is_kept() -> None:
         async with session_over(f"{lms}/api/v1/") as session:
             await session.call_tool(*READ_CALL)
     assert rough.seen[0].path == "/api/v1/submissions?assignment_id=DB101-1"
-    assert bearer(LMS_TOKEN).items() <= dict(rough.seen[0].headers).items()

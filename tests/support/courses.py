@@ -28,6 +28,7 @@ from mcp_servers.courses.local_http import bind, server_of
 
 LMS_TOKEN = "lms-token-6d1f0c5be2"
 AGENT_TOKEN = "agent-token-90ab37c4d1"
+GRADE = {"submission_id": "S3", "points": 25, "expected_revision": 1}
 
 
 def bearer(token: str) -> dict[str, str]:

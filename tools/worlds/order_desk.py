@@ -17,18 +17,17 @@ The service knows nothing of models and tools. Its errors say whether anything c
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tools.worlds import sample_orders
+from tools.worlds.database import CommitFailed, Database, Locked, Unusable
 
 Status = Literal["pending", "shipped", "delivered", "cancelled"]
 Sort = Literal[
@@ -263,9 +262,7 @@ def _utc_now() -> datetime:
 class OrderDesk:
     """The service over one database file.
 
-    The file appears with schema and sample data at the first operation, in one transaction,
-    so that processes which start together neither clash nor see half of it. Every operation
-    has its own connection.
+    The file appears with sample data at the first operation.
 
     Args:
         path: The database file; its folder is made when missing, readable by the owner only.
@@ -281,9 +278,8 @@ class OrderDesk:
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self.path = Path(path)
-        self._busy_timeout = busy_timeout
         self._now = now
-        self._prepared = False
+        self._database = Database(self.path, _SCHEMA_VERSION, _create, busy_timeout=busy_timeout)
 
     # Reading ------------------------------------------------------------------------------
 
@@ -320,6 +316,7 @@ class OrderDesk:
         size = max(1, min(page_size, MAX_PAGE_SIZE))
         where, values = _conditions(status, customer, placed_from, placed_to)
         with self._reading() as db:
+            db.create_function("casefold", 1, str.casefold, deterministic=True)
             (matched,) = db.execute(
                 f"SELECT count(*) FROM ({_SELECT}{where})",
                 values,
@@ -415,116 +412,32 @@ class OrderDesk:
             }
             return _record(db, key, operation, order_id, request, result, at)
 
-    # Connections --------------------------------------------------------------------------
-
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection inside a read transaction, so that all its queries see one state."""
-        self._prepare()
-        try:
-            with closing(self._connect()) as db:
-                db.execute("BEGIN")
-                yield db
-        except sqlite3.Error as error:
-            raise _cannot_be_used(error) from error
+        with _errors_as_ours(), self._database.reading() as db:
+            yield db
 
     @contextmanager
     def _changing(self, key: str) -> Iterator[sqlite3.Connection]:
-        """A connection inside a write transaction, committed at the end.
-
-        Whatever fails before the commit leaves the file as it was: closing the connection
-        rolls back. Only a commit that fails leaves the outcome open.
-        """
-        self._prepare()
-        with closing(self._connect()) as db:
-            try:
-                db.execute("BEGIN IMMEDIATE")
+        try:
+            with _errors_as_ours(), self._database.changing() as db:
                 yield db
-            except sqlite3.Error as error:
-                raise _cannot_be_used(error) from error
-            _commit(db, key)
-
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(
-            f"{self.path.resolve().as_uri()}?mode=rw",
-            uri=True,
-            timeout=self._busy_timeout,
-            isolation_level=None,  # transactions are begun and ended by name
-        )
-        try:
-            db.row_factory = sqlite3.Row
-            db.execute("PRAGMA foreign_keys = ON")
-            db.execute("PRAGMA synchronous = FULL")  # a commit that was answered survives a crash
-            db.create_function("casefold", 1, str.casefold, deterministic=True)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _prepare(self) -> None:
-        """Create file, schema and sample data unless they are there."""
-        if self._prepared:
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A database that is there is left alone: closing a descriptor of it would drop the locks
-        # that other connections of this process hold.
-        with suppress(FileExistsError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(self.path, flags, 0o600))
-        try:
-            with closing(self._connect()) as db:
-                db.execute("BEGIN IMMEDIATE")
-                (version,) = db.execute("PRAGMA user_version").fetchone()
-                if version == 0:
-                    _create(db)
-                db.execute("COMMIT")
-                self._switch_to_wal(db)
-        except sqlite3.Error as error:
-            raise _cannot_be_used(error) from error
-        if version not in (0, _SCHEMA_VERSION):
-            raise DeskError(
-                f"{self.path} has order desk schema {version}, this program knows "
-                f"{_SCHEMA_VERSION}. Nothing was changed."
-            )
-        self._prepared = True
-
-    def _switch_to_wal(self, db: sqlite3.Connection) -> None:
-        """Let readers and a writer work side by side; it is kept in the file.
-
-        SQLite does not wait where two processes switch at once: the second one is refused.
-        """
-        give_up = time.monotonic() + self._busy_timeout
-        while True:
-            try:
-                if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-                    db.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if not _is_locked(error) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.01)
+        except CommitFailed as error:
+            raise CommitUnknown(key, str(error)) from error
 
 
-def _commit(db: sqlite3.Connection, key: str) -> None:
+@contextmanager
+def _errors_as_ours() -> Iterator[None]:
     try:
-        db.execute("COMMIT")
-    except sqlite3.Error as error:
-        if _is_locked(error):  # a lock is refused before anything is written
-            with suppress(sqlite3.Error):
-                db.execute("ROLLBACK")
-            raise _cannot_be_used(error) from error
-        raise CommitUnknown(key, str(error)) from error
-
-
-def _is_locked(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _cannot_be_used(error: sqlite3.Error) -> DeskError:
-    if _is_locked(error):
-        return DeskBusy("The order desk is busy with another change; nothing was changed.")
-    return DeskError(f"The order desk's database cannot be used ({error}); nothing was changed.")
+        yield
+    except Locked as error:
+        raise DeskBusy(
+            "The order desk is busy with another change; nothing was changed."
+        ) from error
+    except Unusable as error:
+        raise DeskError(
+            f"The order desk's database cannot be used ({error}); nothing was changed."
+        ) from error
 
 
 def _iso(moment: datetime) -> str:
@@ -648,7 +561,6 @@ def _create(db: sqlite3.Connection) -> None:
     )
     for order in sample_orders.ORDERS:
         _insert_sample(db, order)
-    db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
 def _insert_sample(db: sqlite3.Connection, sample: sample_orders.SampleOrder) -> None:

@@ -31,11 +31,12 @@ def streamed(pieces):
 def test_a_block_is_printed_when_the_next_one_begins():
     pieces = ["# Ti", "tle\n", "\nOne\ntwo", "\n\n", "```py\na = 1\n\nb", " = 2\n```\n", "end"]
     *_, end = printed = list(streamed(pieces))
-    assert [len(parts) for parts in printed] == [0, 0, 1, 1, 2, 2, 2, 3]
+    assert [len(parts) for parts in printed] == [0, 0, 1, 1, 2, 2, 2, 4]
     assert [part.strip() for part in end] == [
         "# Title",
         "One\ntwo",
-        "```py\na = 1\n\nb = 2\n```\nend",
+        "```py\na = 1\n\nb = 2\n```",
+        "end",
     ]
 
 

@@ -21,6 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tools.worlds.database import Database
 from tools.worlds.order_desk import (
     CommitUnknown,
     DeskBusy,
@@ -550,6 +551,70 @@ def test_a_commit_that_the_disk_refuses_is_unknown_until_looked_up(desk: OrderDe
     keeps_the_log_open.close()
     assert (out, err) == ("unknown k None\n", "")
     assert desk.get("A1").status == "pending"
+
+
+def test_a_commit_that_a_lock_refuses_changed_nothing(desk: OrderDesk) -> None:
+    desk.get("A1")
+    impatient = OrderDesk(desk.path, busy_timeout=0)
+    impatient.get("A1")
+    reader = sqlite3.connect(desk.path, isolation_level=None)
+    # Without the write-ahead log a writer may begin beside a reader, and not commit.
+    assert reader.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM orders").fetchall()
+    with pytest.raises(DeskBusy, match="nothing was changed"):
+        impatient.cancel("A1", 1, "k")
+    reader.close()
+    assert impatient.get("A1").status == "pending"
+    assert impatient.find_transaction("k") is None
+
+
+def test_the_switch_to_the_log_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.db"
+    rival = sqlite3.connect(path, isolation_level=None)
+    steps = iter(["BEGIN IMMEDIATE", "ROLLBACK"])  # as another process in the middle of its start
+
+    def between(statement: str) -> None:
+        if statement == "PRAGMA journal_mode":
+            rival.execute(next(steps))
+
+    def create(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE numbers (n)")
+        db.set_trace_callback(between)
+
+    with Database(path, 1, create, busy_timeout=5).reading() as db:
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert list(steps) == []
+    rival.close()
+
+
+def test_a_second_desk_leaves_the_locks_of_the_first_alone(desk: OrderDesk) -> None:
+    desk.get("A1")
+    reader = sqlite3.connect(desk.path)
+    reader.execute("SELECT * FROM orders").fetchall()
+    OrderDesk(desk.path).get("A1")
+    once = (
+        "import sys; from tools.worlds.order_desk import OrderDesk; OrderDesk(sys.argv[1]).list()"
+    )
+    assert start(once, desk.path).communicate() == ("", "")
+    # The last to close removes the log. That process was not the last.
+    assert Path(f"{desk.path}-wal").exists()
+    reader.close()
+
+
+def test_what_is_read_together_is_one_state(tmp_path: Path) -> None:
+    def create(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE numbers (n)")
+
+    database = Database(tmp_path / "numbers.db", 1, create, busy_timeout=1)
+    count = "SELECT count(*) FROM numbers"
+    with database.reading() as db:
+        assert db.execute(count).fetchone()[0] == 0
+        with database.changing() as other:
+            other.execute("INSERT INTO numbers VALUES (1)")
+        assert db.execute(count).fetchone()[0] == 0
+    with database.reading() as db:
+        assert db.execute(count).fetchone()[0] == 1
 
 
 def test_commit_unknown_names_the_key() -> None:
