@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import platformdirs
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BeforeValidator,
+    DirectoryPath,
     Field,
     HttpUrl,
     SecretStr,
@@ -22,20 +23,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-
-
-class OrdersSettings(BaseSettings):
-    """Settings of ``mcp_servers.orders``."""
-
-    model_config = SettingsConfigDict(env_file=None, extra="ignore")
-
-    database: Path = Field(
-        default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "orders.db",
-        validation_alias="ORDER_DESK_DB",
-        description="The order desk's database; made with sample orders when missing. By "
-        "default the one that sayso's own order tools use.",
-    )
-    """``ORDER_DESK_DB``"""
 
 
 def _usable_token(secret: SecretStr) -> SecretStr:
@@ -58,8 +45,74 @@ def _words(value: object) -> object:
     return value.split() if isinstance(value, str) else value
 
 
+def _scopes(reading: str) -> Any:
+    return Field(
+        default=frozenset({reading}),
+        validation_alias="AGENT_TOKEN_SCOPES",
+        description="What AGENT_TOKEN permits, with spaces between; by default to read.",
+    )
+
+
 Token = Annotated[SecretStr, AfterValidator(_usable_token)]
-Scope = Literal["courses:read", "courses:write"]
+
+
+class CallerSettings(BaseSettings):
+    """What the MCP servers share: who may call over HTTP. Over stdio none of it is used."""
+
+    model_config = SettingsConfigDict(env_file=None, extra="ignore", hide_input_in_errors=True)
+
+    agent_token: Token | None = Field(
+        default=None,
+        validation_alias="AGENT_TOKEN",
+        description="What a caller shows to the server; needed for HTTP.",
+    )
+    """``AGENT_TOKEN``"""
+    agent_scopes: frozenset[str] = frozenset()
+    """``AGENT_TOKEN_SCOPES``"""
+    agent_expires: AwareDatetime | None = Field(
+        default=None,
+        validation_alias="AGENT_TOKEN_EXPIRES",
+        description="Until when AGENT_TOKEN holds, such as 2027-01-31T12:00:00Z.",
+    )
+    """``AGENT_TOKEN_EXPIRES``"""
+    requests_per_minute: int = Field(
+        default=600,
+        ge=1,
+        validation_alias="MAX_REQUESTS_PER_MINUTE",
+        description="How many requests a client may send at once, and again in each minute.",
+    )
+    """``MAX_REQUESTS_PER_MINUTE``"""
+
+
+class OrdersSettings(CallerSettings):
+    """Settings of ``mcp_servers.orders``."""
+
+    database: Path = Field(
+        default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "orders.db",
+        validation_alias="ORDER_DESK_DB",
+        description="The order desk's database; made with sample orders when missing. By "
+        "default the one that sayso's own order tools use.",
+    )
+    """``ORDER_DESK_DB``"""
+    agent_scopes: Annotated[
+        frozenset[Literal["orders:read", "orders:write"]], NoDecode, BeforeValidator(_words)
+    ] = _scopes("orders:read")
+    """``AGENT_TOKEN_SCOPES``"""
+
+
+class ResearchSettings(CallerSettings):
+    """Settings of ``mcp_servers.research``."""
+
+    corpus: DirectoryPath | None = Field(
+        default=None,
+        validation_alias="RESEARCH_CORPUS",
+        description="A folder of pages; by default the bundled ones.",
+    )
+    """``RESEARCH_CORPUS``"""
+    agent_scopes: Annotated[
+        frozenset[Literal["research:read"]], NoDecode, BeforeValidator(_words)
+    ] = _scopes("research:read")
+    """``AGENT_TOKEN_SCOPES``"""
 
 
 class LmsSettings(BaseSettings):
@@ -79,10 +132,8 @@ class LmsSettings(BaseSettings):
     """``LMS_TOKEN``"""
 
 
-class CoursesSettings(BaseSettings):
+class CoursesSettings(CallerSettings):
     """Settings of ``mcp_servers.courses``, the MCP server over the course service."""
-
-    model_config = SettingsConfigDict(env_file=None, extra="ignore", hide_input_in_errors=True)
 
     lms_url: Annotated[HttpUrl, AfterValidator(_safe_for_a_token)] = Field(
         default=HttpUrl("http://127.0.0.1:8765"),
@@ -94,24 +145,10 @@ class CoursesSettings(BaseSettings):
         validation_alias="LMS_TOKEN", description="What this server shows to the course service."
     )
     """``LMS_TOKEN``"""
-    agent_token: Token | None = Field(
-        default=None,
-        validation_alias="AGENT_TOKEN",
-        description="What a caller shows to this server; needed for HTTP, unused over stdio.",
-    )
-    """``AGENT_TOKEN``"""
-    agent_scopes: Annotated[frozenset[Scope], NoDecode, BeforeValidator(_words)] = Field(
-        default=frozenset({"courses:read"}),
-        validation_alias="AGENT_TOKEN_SCOPES",
-        description="What AGENT_TOKEN permits, with spaces: courses:read, courses:write.",
-    )
+    agent_scopes: Annotated[
+        frozenset[Literal["courses:read", "courses:write"]], NoDecode, BeforeValidator(_words)
+    ] = _scopes("courses:read")
     """``AGENT_TOKEN_SCOPES``"""
-    agent_expires: AwareDatetime | None = Field(
-        default=None,
-        validation_alias="AGENT_TOKEN_EXPIRES",
-        description="Until when AGENT_TOKEN holds, such as 2027-01-31T12:00:00Z.",
-    )
-    """``AGENT_TOKEN_EXPIRES``"""
 
     @model_validator(mode="after")
     def _tokens_differ(self) -> Self:

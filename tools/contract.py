@@ -146,6 +146,7 @@ def is_read(effects: Effects) -> bool:
 class CallInfo:
     """What the harness tells a running tool about its call."""
 
+    session: str = ""
     call_id: str = ""
     attempt: int = 1
     idempotency_key: str | None = None
@@ -159,9 +160,13 @@ current_call: ContextVar[CallInfo] = ContextVar("current_call", default=OUTSIDE)
 
 
 class ContractTool(StructuredTool):
-    """A LangChain tool that carries its contract."""
+    """A LangChain tool that carries its contract.
+
+    ``result_schema`` is the JSON Schema of a result that is a JSON object; ``None``: it is text.
+    """
 
     contract: Contract = WORST
+    result_schema: dict[str, Any] | None = None
 
     @property
     def tool_call_schema(self) -> ArgsSchema:
@@ -175,12 +180,14 @@ def make_tool(
     *,
     args: type[BaseModel],
     contract: Contract,
+    result: type[BaseModel] | None = None,
     name: str | None = None,
 ) -> ContractTool:
     """Make a tool from a function (sync or async), its argument model and its contract.
 
     The description is the function's docstring. The model should forbid extra fields, so that
-    the schema says ``additionalProperties: false``.
+    the schema says ``additionalProperties: false``. ``result`` is the model whose JSON the
+    function returns; ``None``: it returns text.
     """
     _check_parameters(args)
     is_async = inspect.iscoroutinefunction(function)
@@ -191,6 +198,7 @@ def make_tool(
         func=None if is_async else function,
         coroutine=function if is_async else None,
         contract=contract,
+        result_schema=result.model_json_schema() if result else None,
     )
 
 

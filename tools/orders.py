@@ -8,12 +8,11 @@ refuses comes back as ``ToolFailure`` with what to do next, a locked database as
 from __future__ import annotations
 
 import difflib
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from langchain_core.tools import BaseTool
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -58,11 +57,13 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
         make_tool(
             tools.list_orders,
             args=ListOrders,
+            result=OrderPage,
             contract=Contract(effects=READ, open_world=False, private=True, version="1"),
         ),
         make_tool(
             tools.get_order,
             args=GetOrder,
+            result=WholeOrder,
             contract=Contract(
                 effects=READ,
                 open_world=False,
@@ -74,6 +75,7 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
         make_tool(
             tools.cancel_order,
             args=CancelOrder,
+            result=Cancelled,
             contract=Contract(
                 effects=WRITE,
                 open_world=False,
@@ -88,6 +90,7 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
         make_tool(
             tools.refund_order,
             args=RefundOrder,
+            result=Refunded,
             contract=Contract(
                 effects=_refund_effects,
                 open_world=False,
@@ -135,11 +138,11 @@ OrderId = Annotated[
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_real_day)]
 
 
-class _Arguments(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ListOrders(_Arguments):
+class ListOrders(_Strict):
     """Arguments of ``list_orders``."""
 
     status: Status | None = Field(None, description="Only orders in this status.")
@@ -169,13 +172,13 @@ class ListOrders(_Arguments):
     )
 
 
-class GetOrder(_Arguments):
+class GetOrder(_Strict):
     """Arguments of ``get_order``."""
 
     order_id: OrderId
 
 
-class CancelOrder(_Arguments):
+class CancelOrder(_Strict):
     """Arguments of ``cancel_order``."""
 
     order_id: OrderId
@@ -184,7 +187,7 @@ class CancelOrder(_Arguments):
     )
 
 
-class RefundOrder(_Arguments):
+class RefundOrder(_Strict):
     """Arguments of ``refund_order``."""
 
     order_id: OrderId
@@ -200,6 +203,80 @@ class RefundOrder(_Arguments):
         BeforeValidator(_amount_text),
     ]
     currency: Currency = Field(description="The order's own currency.")
+
+
+# Results -----------------------------------------------------------------------------------
+
+
+class OrderLine(_Strict):
+    """One order of a concise list; ``placed`` is a day, YYYY-MM-DD."""
+
+    id: str
+    status: Status
+    customer: str
+    total: str
+    currency: Currency
+    placed: str
+
+
+class OrderItem(_Strict):
+    """One item of an order."""
+
+    name: str
+    quantity: int
+    unit_price: str
+
+
+class WholeOrder(_Strict):
+    """An order's record; ``placed`` and ``updated`` are times in UTC."""
+
+    id: str
+    status: Status
+    revision: int
+    customer: str
+    email: str
+    items: list[OrderItem]
+    total: str
+    refunded: str
+    refundable: str
+    currency: Currency
+    placed: str
+    updated: str
+
+
+class OrderPage(_Strict):
+    """What ``list_orders`` returns; ``matched`` counts all pages."""
+
+    orders: list[OrderLine | WholeOrder]
+    matched: int
+    page: int
+    pages: int
+    note: str
+
+
+class Cancelled(_Strict):
+    """What ``cancel_order`` returns."""
+
+    done: str
+    transaction: str
+    order_id: str
+    status: Status
+    revision: int
+    refundable: str
+    currency: Currency
+
+
+class Refunded(_Strict):
+    """What ``refund_order`` returns; ``refunded`` is in all, ``refundable`` what is left."""
+
+    done: str
+    transaction: str
+    order_id: str
+    amount: str
+    currency: Currency
+    refunded: str
+    refundable: str
+    revision: int
 
 
 # Contracts ---------------------------------------------------------------------------------
@@ -258,15 +335,13 @@ class _OrderTools:
                 with_items=detailed,
             )
         show = _detailed if detailed else _concise
-        return _json(
-            {
-                "orders": [show(order) for order in found.orders],
-                "matched": found.matched,
-                "page": found.page,
-                "pages": found.pages,
-                "note": self._page_note(found, customer),
-            }
-        )
+        return OrderPage(
+            orders=[show(order) for order in found.orders],
+            matched=found.matched,
+            page=found.page,
+            pages=found.pages,
+            note=self._page_note(found, customer),
+        ).model_dump_json()
 
     def get_order(self, order_id: str) -> str:
         """Look up one order by its id. Changes nothing.
@@ -277,7 +352,7 @@ class _OrderTools:
         strings in "currency", times are UTC. To find orders without an id use list_orders.
         """
         with _desk_errors():
-            return _json(_detailed(self._desk.get(order_id)))
+            return _detailed(self._desk.get(order_id)).model_dump_json()
 
     def cancel_order(self, order_id: str, expected_revision: int) -> str:
         """Cancel one pending order for good. It cannot be undone, and pays nothing back.
@@ -289,7 +364,7 @@ class _OrderTools:
         """
         with _desk_errors():
             transaction = self._desk.cancel(order_id, expected_revision, _idempotency_key())
-        return _json(_cancel_result(transaction))
+        return _cancel_result(transaction).model_dump_json()
 
     def refund_order(self, order_id: str, amount: str, currency: Currency) -> str:
         """Pay back a part or all of a delivered or cancelled order. It cannot be undone.
@@ -303,7 +378,7 @@ class _OrderTools:
             transaction = self._desk.refund(
                 order_id, minor_units(amount), currency, _idempotency_key()
             )
-        return _json(_refund_result(transaction))
+        return _refund_result(transaction).model_dump_json()
 
     def preview_cancel(self, args: Args) -> Preview:
         """The order's record before and after cancelling; or why it would be refused."""
@@ -377,66 +452,62 @@ def _desk_errors() -> Iterator[None]:
 # Rendering ---------------------------------------------------------------------------------
 
 
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _concise(order: Order) -> OrderLine:
+    return OrderLine(
+        id=order.id,
+        status=order.status,
+        customer=order.customer_name,
+        total=money(order.total),
+        currency=order.currency,
+        placed=order.placed_at[:10],
+    )
 
 
-def _concise(order: Order) -> dict[str, Any]:
-    return {
-        "id": order.id,
-        "status": order.status,
-        "customer": order.customer_name,
-        "total": money(order.total),
-        "currency": order.currency,
-        "placed": order.placed_at[:10],
-    }
-
-
-def _detailed(order: Order) -> dict[str, Any]:
-    return {
-        "id": order.id,
-        "status": order.status,
-        "revision": order.revision,
-        "customer": order.customer_name,
-        "email": order.customer_email,
-        "items": [
-            {"name": i.name, "quantity": i.quantity, "unit_price": money(i.unit_price)}
+def _detailed(order: Order) -> WholeOrder:
+    return WholeOrder(
+        id=order.id,
+        status=order.status,
+        revision=order.revision,
+        customer=order.customer_name,
+        email=order.customer_email,
+        items=[
+            OrderItem(name=i.name, quantity=i.quantity, unit_price=money(i.unit_price))
             for i in order.items
         ],
-        "total": money(order.total),
-        "refunded": money(order.refunded),
-        "refundable": money(order.refundable),
-        "currency": order.currency,
-        "placed": order.placed_at,
-        "updated": order.updated_at,
-    }
+        total=money(order.total),
+        refunded=money(order.refunded),
+        refundable=money(order.refundable),
+        currency=order.currency,
+        placed=order.placed_at,
+        updated=order.updated_at,
+    )
 
 
-def _cancel_result(transaction: Transaction) -> dict[str, Any]:
+def _cancel_result(transaction: Transaction) -> Cancelled:
     result = transaction.result
-    return {
-        "done": f"order {transaction.order_id} cancelled",
-        "transaction": transaction.id,
-        "order_id": transaction.order_id,
-        "status": result["status"],
-        "revision": result["revision"],
-        "refundable": result["refundable"],
-        "currency": result["currency"],
-    }
+    return Cancelled(
+        done=f"order {transaction.order_id} cancelled",
+        transaction=transaction.id,
+        order_id=transaction.order_id,
+        status=result["status"],
+        revision=result["revision"],
+        refundable=result["refundable"],
+        currency=result["currency"],
+    )
 
 
-def _refund_result(transaction: Transaction) -> dict[str, Any]:
+def _refund_result(transaction: Transaction) -> Refunded:
     result = transaction.result
-    return {
-        "done": f"{result['amount']} {result['currency']} of order {transaction.order_id} refunded",
-        "transaction": transaction.id,
-        "order_id": transaction.order_id,
-        "amount": result["amount"],
-        "currency": result["currency"],
-        "refunded": result["refunded"],
-        "refundable": result["refundable"],
-        "revision": result["revision"],
-    }
+    return Refunded(
+        done=f"{result['amount']} {result['currency']} of order {transaction.order_id} refunded",
+        transaction=transaction.id,
+        order_id=transaction.order_id,
+        amount=result["amount"],
+        currency=result["currency"],
+        refunded=result["refunded"],
+        refundable=result["refundable"],
+        revision=result["revision"],
+    )
 
 
 def _card(order: Order) -> str:

@@ -5,10 +5,8 @@ What ``search`` and ``fetch`` return was written by strangers: it is data, never
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,17 +30,17 @@ def research_tools(corpus: Corpus | Path | str | None = None) -> list[BaseTool]:
     pages = corpus if isinstance(corpus, Corpus) else Corpus(corpus or BUNDLED)
     tools = _ResearchTools(pages)
     return [
-        make_tool(tools.search, args=Search, contract=_FROM_THE_WEB),
+        make_tool(tools.search, args=Search, contract=_FROM_THE_WEB, result=Found),
         make_tool(tools.fetch, args=Fetch, contract=_FROM_THE_WEB),
-        make_tool(calculator, args=Calculator, contract=_PURE),
+        make_tool(calculator, args=Calculator, contract=_PURE, result=Value),
     ]
 
 
-class _Arguments(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Search(_Arguments):
+class Search(_Strict):
     """Arguments of ``search``."""
 
     query: str = Field(
@@ -53,7 +51,7 @@ class Search(_Arguments):
     )
 
 
-class Fetch(_Arguments):
+class Fetch(_Strict):
     """Arguments of ``fetch``."""
 
     url: str = Field(
@@ -65,7 +63,7 @@ class Fetch(_Arguments):
     part: int = Field(1, ge=1, le=1_000, description="Which part of a long page, from 1.")
 
 
-class Calculator(_Arguments):
+class Calculator(_Strict):
     """Arguments of ``calculator``."""
 
     expression: str = Field(
@@ -75,6 +73,32 @@ class Calculator(_Arguments):
         "1300000. No names, units, commas or functions.",
         examples=["(2.1e6 / 12) / (1.3e6 / 10) - 1"],
     )
+
+
+class FoundPage(_Strict):
+    """A page that ``search`` found; ``date`` is YYYY-MM-DD."""
+
+    title: str
+    url: str
+    site: str
+    date: str
+    snippet: str
+
+
+class Found(_Strict):
+    """What ``search`` returns; ``matched`` counts all pages, also those not shown."""
+
+    results: list[FoundPage]
+    matched: int
+    note: str
+
+
+class Value(_Strict):
+    """What ``calculator`` returns; ``fraction`` only beside a rounded result, and if short."""
+
+    result: str
+    exact: bool
+    fraction: str | None = None
 
 
 def calculator(expression: str) -> str:
@@ -90,10 +114,8 @@ def calculator(expression: str) -> str:
     except ArithmeticRefused as error:
         raise ToolFailure(str(error)) from error
     text, exact = decimal_text(value)
-    answer: dict[str, Any] = {"result": text, "exact": exact}
-    if not exact:
-        answer |= _short_fraction(value)
-    return _json(answer)
+    answer = Value(result=text, exact=exact, fraction=None if exact else _short_fraction(value))
+    return answer.model_dump_json(exclude_none=True)
 
 
 class _ResearchTools:
@@ -112,18 +134,17 @@ class _ResearchTools:
         """
         hits, matched = _read_corpus(self._corpus).search(query, RESULTS)
         results = [
-            {
-                "title": hit.page.title,
-                "url": hit.page.url,
-                "site": hit.page.site,
-                "date": hit.page.date,
-                "snippet": hit.snippet,
-            }
+            FoundPage(
+                title=hit.page.title,
+                url=hit.page.url,
+                site=hit.page.site,
+                date=hit.page.date,
+                snippet=hit.snippet,
+            )
             for hit in hits
         ]
-        return _json(
-            {"results": results, "matched": matched, "note": _search_note(len(hits), matched)}
-        )
+        note = _search_note(len(hits), matched)
+        return Found(results=results, matched=matched, note=note).model_dump_json()
 
     def fetch(self, url: str, part: int = 1) -> str:
         """Read one page of the corpus: title, date of publication, site and text. Changes nothing.
@@ -193,11 +214,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _short_fraction(value: Fraction) -> dict[str, str]:
+def _short_fraction(value: Fraction) -> str | None:
     if value.denominator.bit_length() + value.numerator.bit_length() > 3 * MAX_EXACT_LENGTH:
-        return {}
-    return {"fraction": f"{value.numerator}/{value.denominator}"}
-
-
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return None
+    return f"{value.numerator}/{value.denominator}"

@@ -10,8 +10,8 @@ Two processes that share one document, ``openapi.json``:
     MCP host ── AGENT_TOKEN ──► MCP server ── LMS_TOKEN ──► service ── gradebook
               (inbound, HTTP)               (outbound)
 
-The two tokens never meet. ``inbound`` alone knows the first and hands on no more than scopes;
-``upstream`` alone knows the second and builds every request from the document and the
+The two tokens never meet. ``mcp_servers.inbound`` alone knows the first and hands on no more than
+scopes; ``upstream`` alone knows the second and builds every request from the document and the
 arguments, so nothing of the inbound request (headers, cookies, token) can travel on.
 
 | module | holds |
@@ -21,6 +21,4 @@ arguments, so nothing of the inbound request (headers, cookies, token) can trave
 | ``lms`` | the service: the document's routes over a gradebook |
 | ``upstream`` | requests to the service; its errors, in our words |
 | ``generated`` | an operation as an MCP tool |
-| ``inbound`` | who may call over HTTP, and what |
-| ``local_http`` | an application on 127.0.0.1 |
 """

@@ -24,14 +24,14 @@ from typing import Any, Literal
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
+from mcp_servers.idempotency import KEY_ARGUMENT, KEY_HINT
+
 Schema = Mapping[str, Any]
 Method = Literal["GET", "PUT", "POST", "DELETE"]
 
 KEY_HEADER = "Idempotency-Key"
-KEY_ARGUMENT = "idempotency_key"
 
 _METHODS: dict[str, Method] = {"get": "GET", "put": "PUT", "post": "POST", "delete": "DELETE"}
-_KEY_HINT = "Leave it out, unless an answer named one to be repeated."
 _MAX_COMPLAINT = 200  # characters of one complaint; it may quote the value
 
 
@@ -120,20 +120,6 @@ def complaints(schema: Schema, value: Any) -> list[str]:
     ]
 
 
-def json_of(body: bytes | bytearray) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: It is none, is nested too deep, or holds half a surrogate pair: no text.
-    """
-    try:
-        value = json.loads(body)
-        json.dumps(value, ensure_ascii=False).encode()
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    return value
-
-
 def _matches(_: Any, pattern: str, value: Any, __: Any) -> Iterator[ValidationError]:
     """A pattern's ``$`` is the very end, as in JSON Schema; Python's is also before a newline."""
     if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), value):
@@ -200,7 +186,7 @@ def _arguments(
         described = _described(headers[0])
         properties[KEY_ARGUMENT] = {
             **described,
-            "description": f"{described['description']} {_KEY_HINT}",
+            "description": f"{described['description']} {KEY_HINT}",
         }
     return {
         "type": "object",

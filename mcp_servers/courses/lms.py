@@ -24,14 +24,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mcp_servers import strict_json
 from mcp_servers.config import LmsSettings, read_settings
 from mcp_servers.courses.document import (
-    KEY_ARGUMENT,
     KEY_HEADER,
     Operation,
     complaints,
     document_text,
-    json_of,
     load_operations,
 )
 from mcp_servers.courses.gradebook import (
@@ -43,7 +42,8 @@ from mcp_servers.courses.gradebook import (
     TooManyPoints,
     UnknownRecord,
 )
-from mcp_servers.courses.local_http import bind, serve
+from mcp_servers.idempotency import KEY_ARGUMENT
+from mcp_servers.local_http import bind, serve
 
 DEFAULT_PORT = 8765
 MAX_BODY = 64 * 1024  # bytes
@@ -164,7 +164,7 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > MAX_BODY:
             raise ProblemDetails(413, "too-large", f"A body has at most {MAX_BODY} bytes.")
     try:
-        value = json_of(body)
+        value = strict_json.parse(body)
     except ValueError:
         raise ProblemDetails(400, "wrong-arguments", "The body is not valid JSON.") from None
     if not isinstance(value, dict):

@@ -26,7 +26,8 @@ from typing import Any, Self
 import httpx
 from pydantic import SecretStr
 
-from mcp_servers.courses.document import KEY_ARGUMENT, KEY_HEADER, Operation, complaints, json_of
+from mcp_servers import strict_json
+from mcp_servers.courses.document import KEY_HEADER, Operation, complaints
 from tools.contract import OutcomeUnknown, ToolFailure, TransientFailure
 
 MAX_ANSWER = 1024 * 1024  # bytes
@@ -82,13 +83,13 @@ class Upstream:
             ) from None
         except _TooLong:
             sentence = "The course service's answer is too large: ask for less at once."
-            raise _lost(operation, sentence, key) from None
+            raise _lost(operation, sentence) from None
         except (httpx.HTTPError, TimeoutError) as error:
             _log.warning("%s: %s", operation.id, type(error).__name__)
-            raise _lost(operation, "The course service's answer was lost.", key) from None
+            raise _lost(operation, "The course service's answer was lost.") from None
         if status == operation.success:
-            return self._result(operation, body, key)
-        raise _refusal(operation, status, body, key)
+            return self._result(operation, body)
+        raise _refusal(operation, status, body)
 
     def _request(
         self, operation: Operation, arguments: Mapping[str, Any], key: str | None
@@ -101,7 +102,6 @@ class Upstream:
         content = None
         if not operation.reads:
             body = {name: arguments[name] for name in arguments if name not in operation.query}
-            body.pop(KEY_ARGUMENT, None)
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         if operation.takes_key and key is not None:
@@ -127,16 +127,16 @@ class Upstream:
         finally:
             await response.aclose()
 
-    def _result(self, operation: Operation, body: bytes, key: str | None) -> dict[str, Any]:
+    def _result(self, operation: Operation, body: bytes) -> dict[str, Any]:
         """The body of a success, if it is what the document says and holds no secret of ours."""
         result = _parsed(body)
         if wrong := complaints(operation.result, result):
             _log.warning("%s: its answer is not as documented, %s", operation.id, len(wrong))
-            raise _lost(operation, "The course service answered in an unexpected form.", key)
+            raise _lost(operation, "The course service answered in an unexpected form.")
         assert isinstance(result, dict)
         if self._token.get_secret_value() in json.dumps(result, ensure_ascii=False):
             _log.warning("%s: its answer held this server's credentials", operation.id)
-            raise _lost(operation, "The course service's answer cannot be passed on.", key)
+            raise _lost(operation, "The course service's answer cannot be passed on.")
         return result
 
 
@@ -144,7 +144,7 @@ class _TooLong(Exception):
     """The answer exceeds ``MAX_ANSWER``."""
 
 
-def _refusal(operation: Operation, status: int, body: bytes, key: str | None) -> Exception:
+def _refusal(operation: Operation, status: int, body: bytes) -> Exception:
     """An answer that is no success, in our words."""
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return ToolFailure(
@@ -159,7 +159,7 @@ def _refusal(operation: Operation, status: int, body: bytes, key: str | None) ->
         sentence = problem.description if problem else f"The course service refused ({status})."
         facts = _facts(problem.facts, body) if problem else ""
         return ToolFailure(f"{sentence}{facts} Nothing was changed.")
-    return _lost(operation, f"The course service failed ({status}).", key)
+    return _lost(operation, f"The course service failed ({status}).")
 
 
 def _facts(names: tuple[str, ...], body: bytes) -> str:
@@ -170,19 +170,18 @@ def _facts(names: tuple[str, ...], body: bytes) -> str:
     return "".join(f" {n} is {members[n]}." for n in names if type(members.get(n)) is int)
 
 
-def _lost(operation: Operation, sentence: str, key: str | None) -> Exception:
+def _lost(operation: Operation, sentence: str) -> Exception:
     """No usable answer: harmless for a read, an open question for a write."""
     if operation.reads:
         return TransientFailure(f"{sentence} Nothing was changed. The same call may work later.")
-    repeat = f' Or repeat the same call with idempotency_key="{key}": it counts once.'
     return OutcomeUnknown(
         f"{sentence} {operation.id} may have been recorded or not. Read the present state before "
-        f"anything else.{repeat if operation.takes_key and key else ''}"
+        "anything else."
     )
 
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json_of(body)
+        return strict_json.parse(body)
     except ValueError:
         return None

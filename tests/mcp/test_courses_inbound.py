@@ -1,12 +1,12 @@
-"""Who may call the MCP server over HTTP, and that its two tokens never meet."""
+"""The two tokens of the courses server: who may call it, and that neither ever stands for both.
+
+What holds for every server over HTTP is in ``test_servers_http.py``.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,38 +18,32 @@ import pytest
 from pydantic import SecretStr
 
 from mcp_servers.config import CoursesSettings, LmsSettings, read_settings
-from mcp_servers.courses.generated import build_server
+from mcp_servers.courses.generated import offer
 from mcp_servers.courses.gradebook import Gradebook
-from mcp_servers.courses.inbound import MAX_BODY, PATH, AgentToken, build_application
 from mcp_servers.courses.upstream import Upstream
+from mcp_servers.inbound import PATH, AgentToken, build_application
+from mcp_servers.rate_limit import RateLimit
 from tests.support.courses import (
-    AGENT_TOKEN,
     GRADE,
     LMS_TOKEN,
     Answer,
     RoughService,
     Seen,
+    service,
+)
+from tests.support.served import (
+    AGENT_TOKEN,
+    INITIALIZE,
     bearer,
     over_http,
     over_stdio,
     process,
     served,
-    service,
     text_of,
 )
 
 NOWHERE = "http://127.0.0.1:9"
 BOTH = frozenset({"courses:read", "courses:write"})
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
 
 
 def calling(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,11 +56,11 @@ def guarded(
     scopes: frozenset[str] = BOTH, lms: str = NOWHERE, **options: Any
 ) -> Iterator[httpx.Client]:
     """A client of the MCP server; it has no token yet."""
-    auth = AgentToken(SecretStr(AGENT_TOKEN), scopes, **options)
-    server = build_server(Upstream(lms, SecretStr(LMS_TOKEN)), auth)
+    token = AgentToken("courses", SecretStr(AGENT_TOKEN), scopes, **options)
+    courses = offer(Upstream(lms, SecretStr(LMS_TOKEN)))
     headers = {"Accept": "application/json, text/event-stream"}
     with (
-        served(build_application(server)) as url,
+        served(build_application(courses, token, RateLimit(600))) as url,
         httpx.Client(base_url=url, headers=headers) as client,
     ):
         yield client
@@ -152,88 +146,10 @@ def test_a_reader_may_not_grade(tmp_path: Path) -> None:
 
 
 async def test_a_reader_is_not_shown_the_writing_tool() -> None:
-    auth = AgentToken(SecretStr(AGENT_TOKEN), frozenset({"courses:read"}))
-    server = build_server(Upstream(NOWHERE, SecretStr(LMS_TOKEN)), auth)
-    with served(build_application(server)) as url:
-        async with over_http(url + PATH, AGENT_TOKEN) as session:
+    with guarded(frozenset({"courses:read"})) as client:
+        async with over_http(f"{client.base_url}{PATH}", AGENT_TOKEN) as session:
             listed = [tool.name for tool in (await session.list_tools()).tools]
     assert listed == ["list_assignments", "get_submissions"]
-
-
-def test_http_without_a_token_is_not_offered() -> None:
-    with pytest.raises(ValueError, match="without a token"):
-        build_application(build_server(Upstream(NOWHERE, SecretStr(LMS_TOKEN))))
-
-
-# The request -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Host": "evil.example"}, 421),
-        ({"Host": "127.0.0.1.evil.example"}, 421),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Host": "evil.example", "Origin": "http://evil.example"}, 421),
-        ({"Host": "localhost"}, 200),
-        ({}, 200),
-    ],
-)
-def test_host_and_origin_are_checked(headers: dict[str, str], status: int) -> None:
-    with guarded() as client:
-        answer = client.post(PATH, headers={**bearer(AGENT_TOKEN), **headers}, json=INITIALIZE)
-    assert answer.status_code == status
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_bodies_are_capped(chunked: bool) -> None:
-    body = json.dumps({**INITIALIZE, "padding": "x" * MAX_BODY}).encode()
-    with guarded() as client:
-        answer = client.post(
-            PATH,
-            headers={**bearer(AGENT_TOKEN), "Content-Type": "application/json"},
-            content=iter([body[:1000], body[1000:]]) if chunked else body,
-        )
-        after = client.post(PATH, headers=bearer(AGENT_TOKEN), json=INITIALIZE)
-    assert answer.status_code == 413
-    assert after.status_code == 200
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"7",
-        b"null",
-        b"\xff",
-        b"[" * 100_000,
-        b'{"method": "tools/call"}',
-        b'{"jsonrpc": "2.0", "id": "\\ud800", "method": "ping"}',
-    ],
-)
-def test_a_body_that_is_no_request_is_refused_by_the_protocol(body: bytes) -> None:
-    with guarded(frozenset({"courses:read"})) as client:
-        answer = client.post(
-            PATH,
-            headers={**bearer(AGENT_TOKEN), "Content-Type": "application/json"},
-            content=body,
-        )
-    assert answer.status_code == 400
-    assert answer.json()["error"]["code"] in (-32700, -32600, -32602)
-
-
-def test_the_program_listens_on_the_loopback_address_alone() -> None:
-    env = {"LMS_TOKEN": LMS_TOKEN, "AGENT_TOKEN": AGENT_TOKEN}
-    with process("mcp_servers.courses", "--http", "--port", "0", **env) as running:
-        assert running.url.startswith("http://127.0.0.1:")
-        port = int(running.url.split(":")[2].split("/")[0])
-        with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.2", port))
-        answer = httpx.post(running.url, json=INITIALIZE)
-    assert answer.status_code == 401
 
 
 # The two tokens --------------------------------------------------------------------------------
@@ -319,7 +235,7 @@ async def test_the_service_does_not_know_the_agent_and_the_programs_log_neither(
         with process("mcp_servers.courses", "--http", "--port", "0", **wrong) as server:
             async with over_http(server.url, AGENT_TOKEN) as session:
                 refused = await session.call_tool("list_assignments", {})
-        async with over_stdio(**{**env, "LMS_TOKEN": LMS_TOKEN}) as session:
+        async with over_stdio("mcp_servers.courses", **{**env, "LMS_TOKEN": LMS_TOKEN}) as session:
             served_over_stdio = await session.call_tool("list_assignments", {})
     assert swapped.status_code == 401
     assert "did not accept this server" in text_of(refused)
@@ -363,18 +279,6 @@ def test_settings_that_cannot_work_stop_the_start(
     assert told.startswith(said)
     for value in filter(None, settings.values()):
         assert value not in told
-
-
-def test_http_without_agent_token_does_not_start() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "mcp_servers.courses", "--http", "--port", "0"],
-        env={"LMS_TOKEN": LMS_TOKEN},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("AGENT_TOKEN: needed for --http")
-    assert ended.stdout == ""
 
 
 def test_an_expired_token_of_the_environment_is_refused() -> None:

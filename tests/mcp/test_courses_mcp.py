@@ -16,25 +16,28 @@ from mcp.types import CallToolResult
 from pydantic import SecretStr
 
 from mcp_servers.courses.document import load_operations
-from mcp_servers.courses.generated import build_server, hints_of
+from mcp_servers.courses.generated import hints_of, offer
 from mcp_servers.courses.gradebook import Gradebook
-from mcp_servers.courses.inbound import PATH, AgentToken, build_application
 from mcp_servers.courses.upstream import MAX_ANSWER, Upstream
+from mcp_servers.inbound import PATH, AgentToken, build_application
+from mcp_servers.rate_limit import RateLimit
 from tests.support.courses import (
-    AGENT_TOKEN,
     GRADE,
     LMS_TOKEN,
     UPSTREAM_TEXT,
     Answer,
     RoughService,
     Seen,
+    problem,
+    service,
+)
+from tests.support.served import (
+    AGENT_TOKEN,
     closed_port,
     over_http,
     over_stdio,
-    problem,
     process,
     served,
-    service,
     text_of,
 )
 from tools.contract import ToolFailure
@@ -55,8 +58,8 @@ def gradebook(tmp_path: Path) -> Gradebook:
 def server_over(lms: str, **options: Any) -> Iterator[str]:
     """The MCP server over HTTP, in this process but for real; its address."""
     upstream = Upstream(lms, SecretStr(LMS_TOKEN), **options)
-    auth = AgentToken(SecretStr(AGENT_TOKEN), SCOPES)
-    with served(build_application(build_server(upstream, auth))) as url:
+    token = AgentToken("courses", SecretStr(AGENT_TOKEN), SCOPES)
+    with served(build_application(offer(upstream), token, RateLimit(600))) as url:
         yield url + PATH
 
 
@@ -74,7 +77,7 @@ def connect(
     """Opens a session with the program, as a process of its own, over each transport."""
     with service(gradebook) as lms:
         if request.param == "stdio":
-            yield lambda: over_stdio(LMS_URL=lms, LMS_TOKEN=LMS_TOKEN)
+            yield lambda: over_stdio("mcp_servers.courses", LMS_URL=lms, LMS_TOKEN=LMS_TOKEN)
         else:
             env = {
                 "LMS_URL": lms,
@@ -324,26 +327,37 @@ async def test_keys_come_from_meta_or_the_argument() -> None:
     calls: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
         (GRADE, {KEY: "k1"}),
         ({**GRADE, "idempotency_key": "k2"}, None),
-        ({**GRADE, "idempotency_key": "k3"}, {KEY: "other"}),
+        ({**GRADE, "idempotency_key": "k3"}, {KEY: "k3"}),
         (GRADE, None),
         (GRADE, None),
     ]
-    refused: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({**GRADE, "idempotency_key": "a b"}, {KEY: "k4"}),
+    with rough.running() as lms:
+        async with session_over(lms) as session:
+            for arguments, meta in calls:
+                await session.call_tool("post_grade", arguments, meta=meta)
+    keys = [dict(seen.headers)["Idempotency-Key"] for seen in rough.seen]
+    assert keys[:3] == ["k1", "k2", "k3"]
+    assert len(set(keys)) == 5
+    assert all("idempotency_key" not in json.loads(seen.body) for seen in rough.seen)
+
+
+async def test_keys_that_differ_or_cannot_be_sent_are_refused() -> None:
+    rough = RoughService(lambda seen: problem(503))
+    refused: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
+        ({**GRADE, "idempotency_key": "k4"}, {KEY: "other"}),
+        ({**GRADE, "idempotency_key": "a b"}, None),
+        ({**GRADE, "idempotency_key": 7}, None),
         (GRADE, {KEY: "k\r\nX-Injected: 1"}),
         (GRADE, {KEY: 7}),
         (GRADE, {KEY: ""}),
     ]
     with rough.running() as lms:
         async with session_over(lms) as session:
-            for arguments, meta in calls:
-                await session.call_tool("post_grade", arguments, meta=meta)
             results = [await session.call_tool("post_grade", a, meta=m) for a, m in refused]
-    keys = [dict(seen.headers)["Idempotency-Key"] for seen in rough.seen]
-    assert keys[:3] == ["k1", "k2", "k3"]
-    assert len(set(keys)) == 5
-    assert all("idempotency_key" not in json.loads(seen.body) for seen in rough.seen)
-    assert [result.meta for result in results] == [{OUTCOME: "failed"}] * 4
+    assert [result.meta for result in results] == [{OUTCOME: "failed"}] * len(refused)
+    assert "two idempotency keys that differ" in text_of(results[0])
+    assert "visible ASCII" in text_of(results[1])
+    assert rough.seen == []
 
 
 # What travels on -------------------------------------------------------------------------------

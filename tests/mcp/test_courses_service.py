@@ -21,7 +21,8 @@ from starlette.routing import Route
 from mcp_servers.courses.document import document_text, load_operations
 from mcp_servers.courses.gradebook import Gradebook
 from mcp_servers.courses.lms import MAX_BODY, build_service
-from tests.support.courses import AGENT_TOKEN, GRADE, LMS_TOKEN, bearer, process, service
+from tests.support.courses import GRADE, LMS_TOKEN, service
+from tests.support.served import AGENT_TOKEN, bearer, process
 
 DOCUMENT: dict[str, Any] = json.loads(document_text())
 

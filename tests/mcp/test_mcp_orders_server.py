@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 from fastmcp import Client
+from jsonschema import validate
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from mcp_servers.config import OrdersSettings
-from mcp_servers.orders import build_server
-from mcp_servers.serving import annotations_of, make_server
-from tools.contract import Contract, OutcomeUnknown, TransientFailure, make_tool
+from mcp_servers.idempotency import KEY_SCHEMA
+from mcp_servers.orders import offer
+from mcp_servers.serving import annotations_of, offer_tools
+from tools.contract import (
+    CallInfo,
+    Contract,
+    ContractTool,
+    OutcomeUnknown,
+    TransientFailure,
+    contract_of,
+    current_call,
+    make_tool,
+)
 from tools.orders import order_tools
 from tools.worlds.order_desk import OrderDesk
 
@@ -25,20 +36,29 @@ def desk(tmp_path: Path) -> OrderDesk:
 
 async def test_definitions_are_those_of_the_tools(desk: OrderDesk) -> None:
     inside = {tool.name: tool for tool in order_tools(desk)}
-    async with Client(build_server(desk)) as client:
+    async with Client(offer(desk).server()) as client:
         outside = {tool.name: tool for tool in await client.list_tools()}
     assert list(outside) == list(inside)
     for name, tool in inside.items():
+        assert isinstance(tool, ContractTool)
         schema = tool.args_schema
         assert isinstance(schema, type)
         assert issubclass(schema, BaseModel)
-        assert outside[name].inputSchema == schema.model_json_schema()
-        assert outside[name].inputSchema["additionalProperties"] is False
+        inputs = outside[name].inputSchema
+        key = inputs["properties"].pop("idempotency_key", None)
+        assert key == (KEY_SCHEMA if contract_of(tool).idempotency == "key" else None)
+        assert inputs == schema.model_json_schema()
+        assert inputs["additionalProperties"] is False
         assert outside[name].description == tool.description
+        assert tool.result_schema is not None
+        output = outside[name].outputSchema
+        assert output is not None
+        assert output["required"] == tool.result_schema["required"]
+        assert "$ref" not in json.dumps(output)
 
 
 async def test_annotations_come_from_the_contracts(desk: OrderDesk) -> None:
-    async with Client(build_server(desk)) as client:
+    async with Client(offer(desk).server()) as client:
         listed = await client.list_tools()
     hints = {
         tool.name: tool.annotations.model_dump(exclude_none=True)
@@ -67,28 +87,132 @@ def test_a_tool_that_does_not_say_is_announced_at_its_worst() -> None:
     assert (hints["destructiveHint"], hints["idempotentHint"]) == (False, True)
 
 
-async def test_results_are_those_of_the_tools(desk: OrderDesk) -> None:
-    get_order = next(tool for tool in order_tools(desk) if tool.name == "get_order")
-    async with Client(build_server(desk)) as client:
-        result = await client.call_tool_mcp("get_order", {"order_id": "B1"})
-    assert [block.text for block in result.content] == [get_order.invoke({"order_id": "B1"})]
-    assert not result.isError
+async def test_results_are_those_of_the_tools_as_text_and_as_an_object(desk: OrderDesk) -> None:
+    tools = {tool.name: tool for tool in order_tools(desk)}
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("get_order", {"order_id": "B1"}),
+        ("list_orders", {"status": "pending", "page_size": 2}),
+        ("list_orders", {"response_format": "detailed", "page_size": 2}),
+        ("list_orders", {"customer": "nobody at all"}),
+    ]
+    async with Client(offer(desk).server()) as client:
+        for name, arguments in calls:
+            result = await client.call_tool_mcp(name, arguments)
+            assert [block.text for block in result.content] == [tools[name].invoke(arguments)]
+            assert result.structuredContent == json.loads(result.content[0].text)
+            assert not result.isError
+
+
+async def test_what_writes_return_fits_its_schema(desk: OrderDesk) -> None:
+    cancel = {"order_id": "A1", "expected_revision": desk.get("A1").revision}
+    refund = {"order_id": "C1", "amount": "1.00", "currency": desk.get("C1").currency}
+    async with Client(offer(desk).server()) as client:
+        listed = {tool.name: tool for tool in await client.list_tools()}
+        for name, arguments in (("cancel_order", cancel), ("refund_order", refund)):
+            result = await client.call_tool_mcp(name, arguments)
+            validate(result.structuredContent, listed[name].outputSchema)
+            assert result.structuredContent == json.loads(result.content[0].text)
+
+
+# Idempotency keys ------------------------------------------------------------------------------
+
+KEY = "sayso/idempotencyKey"
 
 
 async def test_a_repeated_key_counts_once(desk: OrderDesk) -> None:
     call = {"order_id": "C1", "amount": "1.00", "currency": desk.get("C1").currency}
-    async with Client(build_server(desk)) as client:
-        for key in ("k1", "k1", "k2", None):
-            meta = {"sayso/idempotencyKey": key} if key else None
-            result = await client.call_tool_mcp("refund_order", call, meta=meta)
+    with_key = {**call, "idempotency_key": "k1"}
+    async with Client(offer(desk).server()) as client:
+        for arguments, meta in (
+            (call, {KEY: "k1"}),
+            (call, {KEY: "k1"}),
+            (with_key, None),
+            (with_key, {KEY: "k1"}),
+            (call, {KEY: "k2"}),
+            (call, None),
+        ):
+            result = await client.call_tool_mcp("refund_order", arguments, meta=meta)
             assert not result.isError, result.content
     assert desk.get("C1").refunded == 300
-    assert len(desk.history("C1")) >= 3
+
+
+async def test_two_keys_that_differ_are_refused(desk: OrderDesk) -> None:
+    call = {"order_id": "C1", "amount": "1.00", "currency": desk.get("C1").currency}
+    async with Client(offer(desk).server()) as client:
+        result = await client.call_tool_mcp(
+            "refund_order", {**call, "idempotency_key": "mine"}, meta={KEY: "harness"}
+        )
+    assert result.isError
+    assert result.meta == {"sayso/outcome": "failed"}
+    assert result.content[0].text.startswith("The call has two idempotency keys that differ")
+    assert "Nothing was changed" in result.content[0].text
+    assert desk.get("C1").refunded == 0
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "é", "a\n", 7, True, ["k"]])
+@pytest.mark.parametrize("place", ["meta", "argument"])
+async def test_a_key_of_the_wrong_form_is_refused(desk: OrderDesk, key: object, place: str) -> None:
+    call = {"order_id": "C1", "amount": "1.00", "currency": desk.get("C1").currency}
+    arguments = {**call, "idempotency_key": key} if place == "argument" else call
+    meta = {KEY: key} if place == "meta" else None
+    async with Client(offer(desk).server()) as client:
+        result = await client.call_tool_mcp("refund_order", arguments, meta=meta)
+    assert result.isError
+    assert "is not 1 to 200 visible ASCII characters. Nothing was" in result.content[0].text
+    assert desk.get("C1").refunded == 0
+
+
+async def test_the_key_reaches_the_tool_beside_its_arguments() -> None:
+    seen: list[tuple[CallInfo, dict[str, object]]] = []
+
+    def act(**arguments: object) -> str:
+        """Act."""
+        seen.append((current_call.get(), arguments))
+        return "done"
+
+    keyed = Contract(effects=frozenset({"write:x"}), idempotency="key")
+    for contract in (keyed, WRITE, READ):
+        server = offer_tools("s", "", [_tool(act, contract)]).server()
+        async with Client(server) as client:
+            await client.call_tool_mcp("act", {}, meta={KEY: "m1"})
+            given = await client.call_tool_mcp("act", {"idempotency_key": "a1"})
+        if contract is not keyed:
+            assert "idempotency_key: Extra inputs are not permitted" in given.content[0].text
+    assert [(info.idempotency_key, arguments) for info, arguments in seen] == [
+        ("m1", {}),
+        ("a1", {}),
+        (None, {}),
+        (None, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meta", "named"),
+    [
+        ({"idempotency_key": "mine"}, None, 'idempotency_key="mine"'),
+        ({}, None, 'idempotency_key="mcp-'),
+        ({}, {KEY: "harness"}, None),
+    ],
+)
+async def test_an_open_outcome_names_the_key_that_the_caller_can_repeat(
+    arguments: dict[str, object], meta: dict[str, object] | None, named: str | None
+) -> None:
+    keyed = Contract(effects=frozenset({"write:x"}), idempotency="key")
+    for error in (OutcomeUnknown("lost the line."), KeyError("secret")):
+        server = offer_tools("s", "", [_tool(_raiser(error), keyed)]).server()
+        async with Client(server) as client:
+            result = await client.call_tool_mcp("act", arguments, meta=meta)
+        assert result.meta == {"sayso/outcome": "unknown"}
+        text = result.content[0].text
+        assert (named in text) if named else ("idempotency_key" not in text)
+
+
+# Errors ----------------------------------------------------------------------------------------
 
 
 async def test_errors_teach(desk: OrderDesk) -> None:
     before = desk.get("A1")
-    async with Client(build_server(desk)) as client:
+    async with Client(offer(desk).server()) as client:
         shipped = await client.call_tool_mcp(
             "cancel_order", {"order_id": "A2", "expected_revision": desk.get("A2").revision}
         )
@@ -106,7 +230,7 @@ async def test_errors_teach(desk: OrderDesk) -> None:
 
 
 class _Nothing(BaseModel):
-    pass
+    model_config = ConfigDict(extra="forbid")
 
 
 def _tool(function: object, contract: Contract) -> BaseTool:
@@ -137,13 +261,29 @@ READ = Contract(effects=frozenset({"read:x"}))
 async def test_the_outcome_of_an_error_is_told(
     error: Exception, contract: Contract, outcome: str, shown: str
 ) -> None:
-    server = make_server("s", "", [_tool(_raiser(error), contract)])
+    server = offer_tools("s", "", [_tool(_raiser(error), contract)]).server()
     async with Client(server) as client:
         result = await client.call_tool_mcp("act", {})
     assert result.isError
     assert result.meta == {"sayso/outcome": outcome}
     assert shown in result.content[0].text
     assert "secret" not in json.dumps(result.model_dump(mode="json"))
+
+
+class _Done(BaseModel):
+    done: bool
+
+
+@pytest.mark.parametrize("text", ['{"done": "perhaps"}', "[]", "no JSON"])
+@pytest.mark.parametrize(("contract", "outcome"), [(WRITE, "unknown"), (READ, "failed")])
+async def test_a_result_that_breaks_its_schema_is_no_claim_that_nothing_happened(
+    text: str, contract: Contract, outcome: str
+) -> None:
+    tool = make_tool(lambda: text, args=_Nothing, contract=contract, result=_Done, name="act")
+    async with Client(offer_tools("s", "", [tool]).server()) as client:
+        result = await client.call_tool_mcp("act", {})
+    assert (result.isError, result.meta) == (True, {"sayso/outcome": outcome})
+    assert text not in result.content[0].text
 
 
 def test_the_database_comes_from_the_environment(

@@ -200,7 +200,9 @@ class FakeSession:
     def pending(self) -> list[ApprovalRecord]:
         return self._store.list(session=self.id)
 
-    async def run(self, text: str, *, supersede: bool = False) -> AsyncGenerator[Event, None]:
+    async def run(
+        self, text: str, *, supersede: bool = False, attached: Any = ()
+    ) -> AsyncGenerator[Event, None]:
         self.said.append((text, supersede))
         self._log(f"run {json.dumps(text)} supersede={supersede}")
         if supersede:
@@ -356,6 +358,7 @@ class FakeApplication:
         self.model_name = "offline"
         self.workspace: Path | None = Path("/srv/work")
         self.notices = ["LangSmith tracing is on: it sends what is said to a server."]
+        self.servers = SimpleNamespace(servers=[])
         self.session = FakeSession(self.store, folder)
         if self.store.all():
             self.store.state = "waiting"
@@ -371,6 +374,9 @@ class FakeApplication:
 
     def changes(self, record: SessionRecord) -> list[str]:
         return []
+
+    def warm(self) -> None:
+        pass
 
 
 def opener(folder: Path) -> Callable[[], Any]:
