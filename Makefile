@@ -5,6 +5,7 @@
 #   make PYTHON=/path/to/python3.12 VENV=/tmp/sayso-venv test
 
 VENV ?= .venv
+INTEROP ?= build/interop
 ARGS ?=
 
 # The newest of these that is supported and complete (Debian ships Python without ensurepip).
@@ -17,7 +18,7 @@ STAMP := $(VENV)/.installed
 LOCKER := build/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test lint lock bench docs clean
+.PHONY: help chat test lint lock bench interop docs clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -36,18 +37,25 @@ lint: $(STAMP) ## check style and types
 bench: $(STAMP) ## measure; README quotes the medians
 	$(BIN)/python -m bench $(ARGS)
 
+interop: $(STAMP) $(INTEROP)/.installed ## try our MCP host and servers against those of others
+	INTEROP="$(abspath $(INTEROP))" $(BIN)/python -m pytest interop $(ARGS)
+
 docs: $(STAMP) ## renew the pictures that the program makes of itself
 	$(BIN)/python docs/render.py $(ARGS)
 
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/uv --no-config pip compile \
+  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+  --quiet $(ARGS)
+
 lock: $(LOCKER)/bin/uv ## renew requirements.lock (ARGS=--upgrade: newer versions)
-	UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/uv --no-config pip compile pyproject.toml \
-	  --universal --python-version 3.11 --all-extras --group test --group lint --group build \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --quiet \
-	  --output-file requirements.lock $(ARGS)
+	$(COMPILE) pyproject.toml --all-extras --group test --group lint --group build \
+	  --output-file requirements.lock
+	for name in $(ENVIRONMENTS); do \
+	  $(COMPILE) $(PACKAGES)/$$name.in --output-file $(PACKAGES)/$$name.txt || exit; done
 
 clean: ## remove what the above made, but for .venv
 	rm -rf build dist htmlcov .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find agent tools mcp_servers prompts tests bench docs -name __pycache__ -prune -exec rm -rf {} +
+	find agent tools mcp_servers prompts tests bench interop docs -name __pycache__ -prune -exec rm -rf {} +
 
 # One virtual environment, made anew whenever the lock or the project file changes.
 $(STAMP): requirements.lock pyproject.toml
@@ -58,6 +66,23 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv --clear "$(VENV)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What others wrote. Node comes as a wheel, so that no Node is needed to get it; the Python servers
+# have an environment for each major version of their SDK. No script of a package is run.
+PACKAGES := interop/packages
+ENVIRONMENTS := node sdk1 sdk2
+
+$(INTEROP)/.installed: $(ENVIRONMENTS:%=$(PACKAGES)/%.txt) $(PACKAGES)/package-lock.json
+	@$(NEED_PYTHON)
+	@echo "Setting up $(INTEROP) with servers and clients of others: once, a few minutes" >&2
+	@for name in $(ENVIRONMENTS); do \
+	  $(PYTHON) -m venv --clear "$(INTEROP)/$$name" && "$(INTEROP)/$$name/bin/python" -m pip install -qq \
+	    --disable-pip-version-check --no-deps --require-hashes -r $(PACKAGES)/$$name.txt || exit; done
+	@mkdir -p "$(INTEROP)/npm"
+	@cp $(PACKAGES)/package.json $(PACKAGES)/package-lock.json "$(INTEROP)/npm"
+	@PATH="$(abspath $(INTEROP))/node/bin:$$PATH" npm --prefix "$(INTEROP)/npm" ci \
+	  --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # The resolver stands apart, so that a lock that cannot be installed can still be renewed.

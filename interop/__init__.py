@@ -1,0 +1,1 @@
+"""Our MCP host and servers, tried against the servers and clients of others."""
