@@ -12,23 +12,42 @@ import argparse
 import json
 from dataclasses import dataclass
 
-from bench import inbox, startup, steps
+from bench import inbox, mcp, startup, steps
 from bench.figures import as_json
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is done: rounds of each bench, steps of a session, sessions in the store."""
+    """How much is done: rounds of each bench, steps of a session, sessions in the store, calls of
+    an MCP server in a round."""
 
     step_rounds: int
     steps: int
     start_rounds: int
     store_rounds: int
     sessions: int
+    server_rounds: int
+    calls: int
 
 
-LONG = Effort(step_rounds=7, steps=100, start_rounds=15, store_rounds=200, sessions=10_000)
-SHORT = Effort(step_rounds=1, steps=100, start_rounds=3, store_rounds=30, sessions=10_000)
+LONG = Effort(
+    step_rounds=7,
+    steps=100,
+    start_rounds=15,
+    store_rounds=200,
+    sessions=10_000,
+    server_rounds=9,
+    calls=200,
+)
+SHORT = Effort(
+    step_rounds=1,
+    steps=100,
+    start_rounds=3,
+    store_rounds=30,
+    sessions=10_000,
+    server_rounds=3,
+    calls=50,
+)
 
 
 def main() -> None:
@@ -45,15 +64,22 @@ def main() -> None:
     rounds = steps.compare(effort.step_rounds, effort.steps)
     starting = startup.compare(effort.sessions, effort.start_rounds)
     stores = inbox.compare(effort.sessions, effort.store_rounds)
+    servers = mcp.compare(effort.server_rounds, effort.calls)
     if options.json:
         found = {
             "steps": {"rounds": rounds, "figures": as_json(steps.figures(rounds))},
             "startup": as_json(starting),
+            "mcp": as_json(servers),
             "inbox": {name: as_json(figures) for name, figures in stores.items()},
         }
         print(json.dumps(found, indent=2))
     else:
-        tables = (steps.report(rounds), startup.report(starting), inbox.report(stores))
+        tables = (
+            steps.report(rounds),
+            startup.report(starting),
+            inbox.report(stores),
+            mcp.report(servers),
+        )
         print("\n\n".join(tables))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 class Figure:
     """One number. ``bound`` is the most it may be; ``None``: it is only shown.
 
-    ``unit`` is ``ms``, ``MB`` or ``×`` (times as much as what it is compared with).
+    ``unit`` is ``ms``, ``MB``, ``×`` (times as much as what it is compared with) or ``%`` of it.
     """
 
     name: str

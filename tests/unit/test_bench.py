@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import Store
-from bench import inbox, startup, steps
+from bench import inbox, mcp, startup, steps
 from bench.figures import Figure, as_json, middle, ratio, table
 from bench.worlds import fill
 
@@ -108,3 +108,14 @@ def test_each_says_how_it_is_used(name: str) -> None:
     )
     assert "--json" in ended.stdout
     assert f"\n\n    python -m {name} [--" in ended.stdout, "the command stands on its own line"
+
+
+def test_servers_are_called_and_started() -> None:
+    figures = mcp.compare(rounds=1, calls=2)
+
+    assert [figure.bound for figure in figures if figure.bound is not None] == [
+        *(1.3, 2),
+        *(1.3, 2),
+        1.3,
+    ]
+    assert all(figure.measured > 0 for figure in figures)
