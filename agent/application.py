@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 import prompts
+from agent.artifacts import folder_of
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
 from agent.config import Settings, actor, process_environment, tracing_notice
+from agent.elicitation import Elicitor
 from agent.errors import UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
 from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model, service_of
+from agent.safe_text import shorten
 from agent.session import AgentSession
 from agent.store import Owner, Store
 from agent.store.sessions import CREATED
@@ -38,8 +43,14 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from agent.checkpoints import FencedSaver
-    from agent.mcp.config import ServerConfig
+    from agent.mcp.host import McpHost
+    from agent.mcp.questions import UnderWay
+    from agent.mcp.servers import ServerConfig
     from agent.store.records import SessionRecord
+
+
+MAX_LATER, MAX_LOGGED = 100, 2_000
+"""How many entries about what MCP servers log may wait for the next one, and their characters."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Options:
         servers: MCP servers of the current folder that a person has confirmed.
         via: Where decisions of this process come from: ``chat``, ``cli`` …
         override: Whether an opened session uses this process's model instead of its own.
+        asks: Whether an MCP server may put a question to a person, who has to be waited for.
     """
 
     granted: tuple[str, ...] = ()
@@ -59,6 +71,7 @@ class Options:
     servers: tuple[ServerConfig, ...] = ()
     via: str = "cli"
     override: bool = False
+    asks: bool = True
 
 
 @dataclass
@@ -73,6 +86,9 @@ class Application:
     models: dict[str, BaseChatModel] = field(default_factory=dict)
     extra_tools: list[BaseTool] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    host: McpHost | None = None
+    on_notice: Callable[[str], None] = lambda sentence: None
+    _recordings: WeakValueDictionary[str, Recording] = field(default_factory=WeakValueDictionary)
 
     @classmethod
     @asynccontextmanager
@@ -109,17 +125,50 @@ class Application:
             yield app
 
     async def _start_servers(self, stack: AsyncExitStack) -> None:
-        from agent.mcp.host import McpHost
+        from agent.mcp.host import McpHost, Surroundings
+        from agent.mcp.pins import Pins
+        from agent.mcp.signing_in.sign_in import stored_auth
 
-        host = await stack.enter_async_context(
-            McpHost(
-                self.options.servers,
-                environment=process_environment(),
-                log_folder=self.settings.home / "logs",
-            )
+        around = Surroundings(
+            environment=process_environment(),
+            log_folder=self.settings.home / "logs",
+            pins=Pins(self.settings.home),
+            by=self.actor.name,
+            ask=Elicitor(self.store, self._tell) if self.options.asks else None,
+            tell=self._tell,
+            log=self._log,
+            auth=lambda server: stored_auth(server, self.settings.home),
         )
-        self.extra_tools += host.tools
-        self.notices += [f"MCP server {name}: {why}" for name, why in host.problems.items()]
+        self.host = await stack.enter_async_context(McpHost(self.options.servers, around))
+        self.notices += self.host.complaints
+
+    @property
+    def servers(self) -> McpHost:
+        """The MCP servers of this process; perhaps none."""
+        if self.host is None:
+            from agent.mcp.host import McpHost, Surroundings
+
+            return McpHost((), Surroundings({}, self.settings.home))
+        return self.host
+
+    def warm(self) -> None:
+        """Begin to reach the MCP servers that are not reached yet; ``notices`` says what fails."""
+        if self.host is not None:
+            self.host.warm()
+
+    def _tell(self, sentence: str) -> None:
+        """Something about a server has changed; whoever shows the notices looks at them again."""
+        self.notices.append(sentence)
+        self.on_notice(sentence)
+
+    def _log(self, server: str, level: str, logger: str, data: Any, call: UnderWay | None) -> None:
+        """What a server logs goes to the trail of the session whose call it has, within bounds."""
+        recording = self._recordings.get(call.info.session) if call is not None else None
+        if recording is None or len(recording.later) >= MAX_LATER:
+            return
+        said = shorten(data if isinstance(data, str) else repr(data), MAX_LOGGED)
+        about = {"server": server, "level": level, "logger": shorten(logger, 100), "data": said}
+        recording.later.append(("mcp.log", about | {"call": call.info.call_id if call else ""}))
 
     # --- what new sessions get -------------------------------------------------------------
 
@@ -153,7 +202,9 @@ class Application:
         settings = self.settings
         protected = (*code, *filter(None, [settings.prompt]), *settings.database_files)
         bundled = load_tools(names, Places(self.settings.home, workspace, protected))
-        return Toolset((*bundled.tools, *self.extra_tools), bundled.domains, bundled.notices)
+        served = self.host.tools if self.host is not None else []
+        tools = (*bundled.tools, *self.extra_tools, *served)
+        return Toolset(tools, bundled.domains, bundled.notices)
 
     def _toolset_of(self, record: SessionRecord) -> Toolset:
         names = as_given(record.tools, self.settings.tools)
@@ -215,17 +266,20 @@ class Application:
 
     def _context(self, record: SessionRecord, lease: LeaseKeeper) -> AgentContext:
         settings = self.settings
+        recording = Recording(
+            store=self.store,
+            session=record.id,
+            lease=lease.ensure,
+            ancestors=tuple(self._ancestors(record)),
+        )
+        self._recordings[record.id] = recording
         return AgentContext(
-            recording=Recording(
-                store=self.store,
-                session=record.id,
-                lease=lease.ensure,
-                ancestors=tuple(self._ancestors(record)),
-            ),
+            recording=recording,
             authority=Authority(tuple(record.granted), tuple(record.denied)),
             max_steps=settings.max_steps,
             tool_timeout=settings.tool_timeout,
             result_limit=settings.result_limit,
+            artifacts=folder_of(settings.home, record.id),
         )
 
     def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:
@@ -244,10 +298,12 @@ class Application:
         return prompts.system_prompt(toolset.domains, own)
 
     def _surroundings(self, model: str, toolset: Toolset) -> dict[str, str | None]:
-        """What a session depends on that it does not keep: where its model is, and the prompt."""
+        """What a session depends on that it does not keep: where its model is, the prompt, and
+        what its MCP servers offer."""
         return {
             "service": service_of(model, self.settings.openai_base_url),
             "prompt": hashlib.sha256(self._prompt(toolset).encode()).hexdigest(),
+            **{f"{SERVER}{server.config.name}": server.version for server in self.servers.servers},
         }
 
     def _model(self, name: str) -> BaseChatModel:
@@ -292,6 +348,12 @@ class Application:
                 "Its system prompt has changed since it was started; it goes on with "
                 f"{source} as it is now."
             )
+        for name in sorted(name for name in now if name.startswith(SERVER)):
+            if then.get(name, now[name]) != now[name]:
+                changed.append(
+                    f"The tools of the MCP server {name.removeprefix(SERVER)} are not what they "
+                    "were when it was started; it goes on with them as they are now."
+                )
         return changed
 
     def _ancestors(self, record: SessionRecord) -> list[str]:
@@ -335,6 +397,7 @@ class Application:
         async with self._held(record):
             await self.saver.adelete_thread(record.id)
             self.store.sessions.delete(record.id, self.actor)
+        shutil.rmtree(folder_of(self.settings.home, record.id), ignore_errors=True)
         return record
 
 

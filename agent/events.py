@@ -51,10 +51,25 @@ class CallJudged:
 
 @dataclass(frozen=True)
 class ApprovalAsked:
-    """A call, or an in-doubt effect, that waits for a person now."""
+    """A call, an in-doubt effect or a server's question that waits for a person now.
+
+    A question comes while its call still runs, and is to be answered meanwhile.
+    """
 
     type: ClassVar[str] = "approval"
     approval: ApprovalRecord
+
+
+@dataclass(frozen=True)
+class CallProgress:
+    """How far a running call says it is: ``done`` of ``total`` (null: unknown), and a few words."""
+
+    type: ClassVar[str] = "progress"
+    call: str
+    tool: str
+    done: float
+    total: float | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,7 @@ Event = (
     | CallProposed
     | CallJudged
     | ApprovalAsked
+    | CallProgress
     | CallFinished
     | ReceiptReady
     | Done

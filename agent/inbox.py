@@ -42,25 +42,52 @@ def decide(
         InvalidDecision: Not an answer to this kind of approval, or its edit does not fit.
     """
     checked = [
-        (id_, *_checked(store.approvals.get(id_, whole=True), decision, find_tool))
+        (id_, *_checked(store, store.approvals.get(id_, whole=True), decision, find_tool))
         for id_, decision in answers
     ]
     return store.approvals.decide_many(checked, actor)
 
 
 def _checked(
-    approval: ApprovalRecord, decision: Decision, find_tool: FindTool
+    store: Store, approval: ApprovalRecord, decision: Decision, find_tool: FindTool
 ) -> tuple[Decision, str | None]:
     """The decision as it will be stored, and the digest it is bound to when it is an edit."""
     if approval.status != "pending":
         raise AlreadyDecided(
             approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
         )
-    if not isinstance(decision, Decision) or decision.type != "edit":
+    if not isinstance(decision, Decision):
         return decision, None  # what is malformed in it, the store says
+    is_answer = approval.kind == "elicitation" and decision.type != "edit"
+    if is_answer and store.leases.holder(approval.session) is None:
+        store.approvals.expire(approval.id, "the call that asked is over")
+        raise InvalidDecision(
+            f"{approval.id} was asked during a call that is over, since no process has the session "
+            f"{approval.session} open: an answer would reach nobody. Nothing was decided."
+        )
+    if approval.kind == "elicitation" and decision.type == "respond":
+        return _checked_answer(approval, decision), None
+    if decision.type != "edit":
+        return decision, None
     if approval.kind != "write":
         raise InvalidDecision(f"{approval.id} is a question; its arguments cannot be edited.")
     return _checked_edit(approval, decision, find_tool)
+
+
+def _checked_answer(approval: ApprovalRecord, decision: Decision) -> Decision:
+    """An answer to a server's question, as JSON where it asks with a form."""
+    from agent.canonical import canonical_json
+    from agent.mcp.questions import answer_to
+
+    try:
+        content = answer_to(approval.args, decision.message)
+        spelled = None if content is None else canonical_json(content)
+    except ValueError as error:
+        raise InvalidDecision(
+            f"The answer to {approval.id} does not fit: {error}. Nothing was decided; the whole "
+            f"question: sayso approvals {approval.id}"
+        ) from error
+    return decision if spelled is None else Decision("respond", message=spelled)
 
 
 def _checked_edit(

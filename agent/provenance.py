@@ -53,6 +53,8 @@ def labels_of_results(messages: Iterable[BaseMessage], tools: Mapping[str, BaseT
     """The labels that all results among these messages give; of unknown tools, none."""
     found: set[str] = set()
     for message in messages:
+        if attached_to(message):
+            found |= {"untrusted", "private"}
         tool = tools.get(getattr(message, "name", None) or "") if message.type == "tool" else None
         if tool is not None:
             found |= labels_in(cast("ToolMessage", message), tool)
@@ -65,10 +67,24 @@ def trace(args: Mapping[str, Any], messages: Sequence[BaseMessage]) -> list[Sour
     Booleans, nulls and empty values are left out: they occur everywhere.
     """
     users = [_text(m) for m in messages if m.type == "human"]
-    results = [
-        (getattr(m, "name", None) or "a tool", _text(m)) for m in messages if m.type == "tool"
-    ]
+    results = [given for m in messages for given in _given(m)]
     return [_source(path, value, users, results) for path, value in _leaves(args)]
+
+
+ATTACHED = "sayso_attached"
+"""Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
+
+
+def attached_to(message: BaseMessage) -> list[Mapping[str, str]]:
+    """Texts of others that a user sent along with a message."""
+    return message.additional_kwargs.get(ATTACHED) or []
+
+
+def _given(message: BaseMessage) -> list[tuple[str, str]]:
+    """Texts in a message that nobody here has written, with where each is from."""
+    if message.type == "tool":
+        return [(getattr(message, "name", None) or "a tool", _text(message))]
+    return [(one["source"], one["text"]) for one in attached_to(message)]
 
 
 def _source(

@@ -24,7 +24,9 @@ from langsmith.utils import tracing_is_enabled
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
 from agent.checks.limits import turn_number
+from agent.elicitation import ENDED
 from agent.errors import (
+    AlreadyDecided,
     InvalidDecision,
     LeaseLost,
     LimitReached,
@@ -35,11 +37,12 @@ from agent.errors import (
 )
 from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 from agent.middleware.context import RECEIPT
+from agent.middleware.results import cut
 from agent.middleware.state import AgentContext, last_reply
-from agent.provenance import labels_of_results
+from agent.provenance import ATTACHED, labels_of_results
 from agent.receipt import build_receipt, receipt_text
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
-from agent.types import Actor, Decision, Receipt, SessionState
+from agent.types import Actor, Attachment, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -147,12 +150,22 @@ class AgentSession:
         """What happened to the writes of the last turn."""
         return build_receipt(self._store, self.id, self.record.turn)
 
+    def _expire_questions(self) -> None:
+        """A server's question of before: the call that raised it ended with its process."""
+        for row in self.pending():
+            if row.kind == "elicitation":
+                with suppress(AlreadyDecided):
+                    self._store.approvals.expire(row.id, ENDED)
+
     # --- a turn ----------------------------------------------------------------------------
 
-    async def run(self, text: str, *, supersede: bool = False) -> AsyncGenerator[Event, None]:
+    async def run(
+        self, text: str, *, supersede: bool = False, attached: Sequence[Attachment] = ()
+    ) -> AsyncGenerator[Event, None]:
         """Take a user's message through to an answer, a pause or a stop; the last event is Done.
 
         Args:
+            attached: Texts of others that the model is shown with it, cut and marked as such.
             supersede: Move on although calls wait: none of them runs, and the model is told.
 
         Raises:
@@ -166,24 +179,37 @@ class AgentSession:
         if _open_calls(snapshot):
             await self._leave_open_calls("the user sent a new message")
             snapshot = await self._snapshot()
+        said: dict[str, Any] = {"text": text}
+        if attached:
+            limit = self._context.result_limit
+            said["attached"] = [{"source": a.source, "text": cut(a.text, limit)} for a in attached]
         before = self.record
         turn = turn_number(snapshot.values.get("messages", [])) + 1
         self._update(
-            entry=(STARTED, {"turn": turn, "text": text}),
+            entry=(STARTED, {"turn": turn, **said}),
             state="running",
             turn=turn,
             error=None,
             title=before.title or _title(text),
         )
         begun = self._begin(before.model_copy(update={"turn": turn}), snapshot)
-        async with aclosing(self._drive(self._said(text, before.turn), begun)) as events:
+        async with aclosing(self._drive(self._said(said, before.turn), begun)) as events:
             async for event in events:
                 yield event
 
-    def _said(self, text: str, last_turn: int) -> dict[str, Any]:
-        """A user's message as input of the graph, with the receipt of the turn before it."""
+    def _said(self, said: Mapping[str, Any], last_turn: int) -> dict[str, Any]:
+        """A user's message as input of the graph, with the receipt of the turn before it.
+
+        Args:
+            said: What the trail has of it: ``text``, and perhaps ``attached``.
+        """
         receipt = receipt_text(build_receipt(self._store, self.id, last_turn)) if last_turn else ""
-        return {"messages": [HumanMessage(text, additional_kwargs=_with_receipt(receipt))]}
+        beside = {RECEIPT: receipt, ATTACHED: said.get("attached")}
+        kept = {key: value for key, value in beside.items() if value}
+        message = HumanMessage(said["text"], additional_kwargs=kept)
+        if self._labels is not None:
+            self._labels |= labels_of_results([message], self._tools)
+        return {"messages": [message]}
 
     async def resume(self) -> AsyncGenerator[Event, None]:
         """Carry on from wherever the session stands: recorded decisions, a crash, an outage.
@@ -214,12 +240,13 @@ class AgentSession:
             async for event in events:
                 yield event
 
-    def _started_with(self, turn: int) -> str:
+    def _started_with(self, turn: int) -> dict[str, Any]:
         """The message that a turn began with, from the trail."""
         entries = self._store.trail.entries(self.id, kind=STARTED)
-        return next(str(e.data["text"]) for e in reversed(entries) if e.data["turn"] == turn)
+        return next(e.data for e in reversed(entries) if e.data["turn"] == turn)
 
     def _begin(self, before: SessionRecord, snapshot: StateSnapshot) -> _Turn:
+        self._expire_questions()
         if self._labels is None:  # a crash may have kept them off the row
             self._labels = labels_of_results(snapshot.values.get("messages", []), self._tools)
         reader = TurnReader(self._tools, self._labels)
@@ -411,6 +438,7 @@ class AgentSession:
         """
         if not self._driving:
             return "Nothing is running."
+        self._expire_questions()  # else the call would wait for an answer before it ends
         if self._pass is None or not self._pass.request_drain():
             self._stop_now()
             return "Stopping now."
@@ -466,10 +494,6 @@ async def _without_thread(
     if tracing_is_enabled():
         return await default(context, function, *args, **kwargs)
     return context.run(function, *args, **kwargs)
-
-
-def _with_receipt(receipt: str) -> dict[str, str]:
-    return {RECEIPT: receipt} if receipt else {}
 
 
 def _answer_in(snapshot: StateSnapshot) -> str:

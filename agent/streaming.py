@@ -12,7 +12,17 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, PregelTask, StateSnapshot
 
-from agent.events import CallFinished, CallJudged, CallProposed, Event, Message, MessageDelta
+from agent.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallJudged,
+    CallProgress,
+    CallProposed,
+    Event,
+    Message,
+    MessageDelta,
+)
+from agent.mcp.questions import PROGRESS, QUESTION
 from agent.models import ending
 from agent.provenance import labels_of_results
 
@@ -155,12 +165,16 @@ class GraphPass:
             graph_input,
             config,
             context=self._context,
-            stream_mode=["updates", "values"],
+            stream_mode=["updates", "values", "custom"],
             durability="sync",
             control=self._control,
         ):
             if mode == "values":
                 values = chunk
+                continue
+            if mode == "custom":
+                for event in _heard(chunk):
+                    self._events.put_nowait(event)
                 continue
             waiting |= {found.id: found for found in chunk.get("__interrupt__", ())}
             for event in self._reader.read(chunk):
@@ -255,6 +269,16 @@ def _at_rest(values: dict[str, Any], waiting: Mapping[str, Interrupt]) -> StateS
         tasks=tasks,
         interrupts=tuple(waiting.values()),
     )
+
+
+def _heard(value: Any) -> Iterator[Event]:
+    """What a tool tells while it runs."""
+    if not isinstance(value, dict):
+        return  # a tool of somebody's own may use the stream for anything
+    if isinstance(told := value.get(PROGRESS), dict):
+        yield CallProgress(**told)
+    if (approval := value.get(QUESTION)) is not None:
+        yield ApprovalAsked(approval)
 
 
 def _finished(message: ToolMessage) -> CallFinished:

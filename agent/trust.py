@@ -11,7 +11,9 @@ name do not run.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -19,13 +21,13 @@ import re
 import shlex
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent.config import NOT_FROM_A_FOLDER, VARIABLES, mask, mask_url, parse_env, show_value
+from agent.config import NOT_FROM_A_FOLDER, VARIABLES, mask, parse_env, show_value
 from agent.errors import UntrustedFolder, UsageError
 from agent.safe_text import one_line
 
@@ -82,15 +84,25 @@ class FolderItems:
             bound.append(str(replace(file, sha256=digest)) if file and digest else name)
         return tuple(bound)
 
-    def describe(self) -> list[str]:
-        """Lines to show before a person confirms: names and targets, secrets masked."""
+    def without(self, name: str, why: str) -> FolderItems:
+        """The rest of them, where a file cannot be used after all; ``why`` is a sentence."""
+        texts = {other: text for other, text in self.texts.items() if other != name}
+        return replace(self, texts=texts, refused=(*self.refused, why))
+
+    def describe(self, servers: Sequence[str] = ()) -> list[str]:
+        """Lines to show before a person confirms: names and targets, secrets masked.
+
+        Args:
+            servers: The lines about the servers of ``.mcp.json``, whose format is not known
+                here; fit to be shown.
+        """
         lines = []
         for name, text in self.texts.items():
             lines.append(one_line(name))
             if name == ENV:
                 lines += [f"  {line}" for line in _describe_env(self.variables)]
             elif name == MCP:
-                lines += [f"  {line}" for line in _describe_servers(text)]
+                lines += [f"  {line}" for line in servers or ["no servers"]]
             else:
                 lines.append(f"  named in {ENV}; {len(text.splitlines())} lines")
         return lines
@@ -116,12 +128,13 @@ def find_items(folder: Path) -> FolderItems:
     """Read what the folder would bring, once; use the returned contents, never the files again.
 
     A ``.env`` goes with the files it names: when one of these cannot be used, neither can it.
+    What an ``.mcp.json`` says is not looked at.
     """
     texts: dict[str, str] = {}
     variables: dict[str, str] = {}
     refused: list[str] = []
     try:
-        env = _read(folder / ENV)
+        env = read_small(folder / ENV)
         if env is not None:
             env = env.removeprefix(_BOM)
             variables = parse_env(env)
@@ -130,11 +143,9 @@ def find_items(folder: Path) -> FolderItems:
         variables = {}
         refused.append(f"{one_line(str(folder / ENV))} is not used: {error}")
     try:
-        mcp = _read(folder / MCP)
+        mcp = read_small(folder / MCP)
         if mcp is not None:
-            mcp = mcp.removeprefix(_BOM)
-            _servers_of(mcp)
-            texts[MCP] = mcp
+            texts[MCP] = mcp.removeprefix(_BOM)
     except UsageError as error:
         refused.append(f"{one_line(str(folder / MCP))} is not used: {error}")
     return FolderItems(texts, variables, tuple(refused))
@@ -168,12 +179,12 @@ def remember(folder: Path, items: FolderItems, home: Path) -> None:
     Raises:
         UsageError: The state folder cannot be written.
     """
-    folders, _ = _load(home)
     now = datetime.now(UTC).isoformat()
-    folders[_key(folder)] = {"confirmed_at": now, "files": items.digests}
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(home / TRUST_FILE, json.dumps({"folders": folders}, indent=2))
+        with locked(home):
+            folders, _ = _load(home)
+            folders[_key(folder)] = {"confirmed_at": now, "files": items.digests}
+            write_private(home / TRUST_FILE, json.dumps({"folders": folders}, indent=2))
     except OSError as error:
         raise UsageError(
             f"{home / TRUST_FILE} cannot be written: {error.strerror}. "
@@ -279,8 +290,16 @@ def _digest(data: bytes) -> str:
 # --- reading --------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> str | None:
-    """The text of a small regular file, or ``None`` where there is none."""
+def read_small(path: Path, limit: int = SIZE_LIMIT) -> str | None:
+    """The text of a small regular file, or ``None`` where there is none.
+
+    Args:
+        path: Not followed where it is a symbolic link.
+        limit: Bytes that it may have.
+
+    Raises:
+        UsageError: It cannot be used; the message begins with "it".
+    """
     try:
         # NOFOLLOW: a link could show one file and be pointed at another. NONBLOCK: no waiting
         # for a pipe's writer.
@@ -298,11 +317,11 @@ def _read(path: Path) -> str | None:
         if not stat.S_ISREG(mode):
             raise UsageError("it is not a regular file.")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(SIZE_LIMIT + 1)
+            data = file.read(limit + 1)
     finally:
         os.close(handle)
-    if len(data) > SIZE_LIMIT:
-        raise UsageError(f"it is larger than {SIZE_LIMIT // 1024} KiB.")
+    if len(data) > limit:
+        raise UsageError(f"it is larger than {limit // 1024} KiB.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -314,7 +333,7 @@ def _read_all(folder: Path, names: list[str]) -> dict[str, str]:
     texts = {}
     for name in names:
         try:
-            text = _read(folder / name)
+            text = read_small(folder / name)
         except UsageError as error:
             raise UsageError(f"it names {one_line(name)}, and {error}") from error
         if text is not None:
@@ -332,27 +351,6 @@ def _files_named_in(variables: Mapping[str, str]) -> list[str]:
 def _expanded(name: str) -> Path:
     """``~`` and ``~name`` made whole. As in a shell, a name that is nobody's stays as it is."""
     return Path(os.path.expanduser(name))
-
-
-def _servers_of(text: str) -> dict[str, dict[str, Any]]:
-    """The servers of an ``.mcp.json``, by name; only their outline is checked here."""
-    try:
-        document = json.loads(text, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"it is not JSON as expected ({error}).") from error
-    servers = document.get("mcpServers") if isinstance(document, dict) else None
-    if not isinstance(servers, dict) or not all(isinstance(s, dict) for s in servers.values()):
-        raise UsageError('expected {"mcpServers": {"name": {"command": …, "args": […]}}}.')
-    return servers
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are unique: of two equal ones, another reader may take the other."""
-    names = [name for name, _ in pairs]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"{repeated!r} appears twice in one object")
-    return dict(pairs)
 
 
 # --- showing --------------------------------------------------------------------------------
@@ -373,61 +371,6 @@ def _describe_env(variables: Mapping[str, str]) -> list[str]:
     if others:
         lines.append(f"not used: {_names([f'{n}={mask(variables[n])}' for n in others])}")
     return lines or ["no variables"]
-
-
-def _describe_servers(text: str) -> list[str]:
-    """One line a server: its exact command line, or its address, and the names that it gets."""
-    lines = []
-    for name, server in _servers_of(text).items():
-        if "command" in server:
-            target = "runs " + _command_line(server)
-        else:
-            target = f"connects to {mask_url(str(server.get('url', 'nothing')))}"
-        for title in ("env", "headers"):
-            target += _describe_values(title, server.get(title))
-        rest = sorted(set(server) - {"command", "args", "url", "env", "headers", "type"})
-        target += "".join(_describe_rest(key, server[key]) for key in rest)
-        lines.append(one_line(f"{name}: {target}"))
-    return lines or ["no servers"]
-
-
-def _command_line(server: Mapping[str, Any]) -> str:
-    args = server.get("args", [])
-    words = args if isinstance(args, list) else [args]
-    return shlex.join([str(server["command"]), *map(str, words)])
-
-
-def _describe_rest(key: str, value: Any) -> str:
-    """A key that other hosts use too, or our own, in words where it widens what is believed."""
-    if key != "sayso" or not isinstance(value, dict):
-        return f"; {key}: {_json(value)}"
-    said = ""
-    for name, setting in value.items():
-        if name == "trusted" and setting is True:
-            said += "; what it claims of its own tools (that they only read) is believed"
-        elif name == "effects" and isinstance(setting, dict):
-            said += "".join(f"; {tool} counts as {_listed(what)}" for tool, what in setting.items())
-        elif name == "timeout":
-            said += f"; a call may take {_json(setting)} seconds"
-        else:
-            said += f"; {name}: {_json(setting)}"
-    return said
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else _json(value)
-
-
-def _json(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _describe_values(title: str, values: Any) -> str:
-    if not values:
-        return ""
-    if not isinstance(values, dict):
-        return f"; {title}: …"
-    return f"; {title}: " + ", ".join(f"{name}={mask(str(v))}" for name, v in values.items())
 
 
 # --- keeping --------------------------------------------------------------------------------
@@ -451,8 +394,31 @@ def _load(home: Path) -> tuple[dict[str, Any], str]:
     return folders, ""
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all, readable by its owner only."""
+@contextlib.contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the files of confirmations in the state folder, which is made where there is none.
+
+    Whoever reads one, changes it and writes it back does so within, so that two processes do
+    not lose each other's changes. Not to be nested.
+
+    Raises:
+        OSError: The folder cannot be made or opened.
+    """
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file whole or not at all, readable by its owner only.
+
+    Raises:
+        OSError: It cannot be written; what was there is still there.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -47,6 +47,14 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """A text of somebody else's that a user sends along with a message; ``source`` names it."""
+
+    source: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Actor:
     """Who a process says is acting: a claim, recorded as such.
 

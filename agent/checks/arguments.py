@@ -10,19 +10,17 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import ValidationError
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticValidationError
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from agent.canonical import canonical_json, check_plain
 from agent.errors import SaysoError
+from agent.safe_text import shorten
+from agent.schemas import UnusableSchema, check
 from tools.contract import RESERVED
 
 
@@ -30,7 +28,8 @@ from tools.contract import RESERVED
 class Normalised:
     """Arguments as they will run: plain JSON, validated, defaults filled in.
 
-    ``notes`` name each value that was changed on the way, such as ``"limit: '5' → 5"``.
+    ``notes`` name each value that was changed on the way, such as ``"limit: '5' → 5"``, and what
+    of the tool's schema could not be checked.
     """
 
     args: dict[str, Any]
@@ -167,13 +166,12 @@ def _against_json_schema(
     closed = "additionalProperties" not in schema and "patternProperties" not in schema
     problems = _unknown(args, properties) if closed and isinstance(properties, Mapping) else []
     try:
-        validator = _validator(canonical_json(schema))
-        problems += [_json_in_words(e) for e in validator.iter_errors(dict(args))]
-    except (SchemaError, Unresolvable, RecursionError) as error:
-        reason = str(error).splitlines()[0]
+        checked = check(schema, dict(args))
+    except UnusableSchema as error:
         raise ArgumentsError(
-            name, [f"the tool's own schema cannot be used ({reason}); it cannot be called"]
+            name, [f"the tool's own schema cannot be used ({error}); it cannot be called"]
         ) from error
+    problems += [_json_in_words(problem) for problem in checked.problems]
     if problems:
         raise ArgumentsError(name, problems)
     filled = {
@@ -181,18 +179,7 @@ def _against_json_schema(
         for key, inner in properties.items()
         if key not in args and isinstance(inner, Mapping) and inner.get("default") is not None
     }
-    return Normalised({**json.loads(canonical_json(args)), **filled})
-
-
-_NOWHERE: Registry[Any] = Registry()
-"""Where references are looked up: a schema of a stranger never makes this program fetch a URL."""
-
-
-@lru_cache(maxsize=512)
-def _validator(schema: str) -> Draft202012Validator:
-    loaded = json.loads(schema)
-    Draft202012Validator.check_schema(loaded)
-    return Draft202012Validator(loaded, registry=_NOWHERE)
+    return Normalised({**json.loads(canonical_json(args)), **filled}, checked.unchecked)
 
 
 def _json_in_words(error: ValidationError) -> str:
@@ -204,7 +191,7 @@ def _json_in_words(error: ValidationError) -> str:
         return f"{path}: missing {', '.join(map(repr, missing))}"
     if error.validator == "type":
         return f"{path}: should be {error.validator_value}, got {_shown(error.instance)}"
-    return f"{path}: {error.message}"
+    return f"{path}: {shorten(error.message, 500)}"
 
 
 # --- both ----------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def examine(trust: bool) -> Iterator[Check]:
     yield _model(settings)
     yield from _guarded("database", lambda: _database(settings))
     yield from _guarded("tools", lambda: _tools(settings))
-    yield from _guarded("mcp", lambda: _servers(settings, items))
+    yield from _guarded("mcp", lambda: _servers(settings, items, trust))
     yield _tracing()
 
 
@@ -109,10 +109,11 @@ def _home(settings: Settings) -> Iterator[Check]:
 def _folder(settings: Settings, trust: bool) -> tuple[FolderItems | None, Check]:
     """What the current folder brings, if it may be used, and what to say about it."""
     from agent import trust as folders
+    from agent.cli.servers import look
     from agent.safe_text import one_line
 
     here = Path.cwd()
-    items = folders.find_items(here)
+    items, _ = look(here)
     if items.refused:
         return None, Check("folder", "warn", " ".join(items.refused), "Mend or remove that file.")
     if not items:
@@ -194,31 +195,48 @@ def _tools(settings: Settings) -> Iterator[Check]:
         yield Check("workspace", "ok", str(workspace))
 
 
-def _servers(settings: Settings, items: FolderItems | None) -> Iterator[Check]:
-    """Start each server once and list its tools."""
+def _servers(settings: Settings, items: FolderItems | None, trust: bool) -> Iterator[Check]:
+    """Start each server that a person has confirmed once, and list its tools."""
     import asyncio
 
-    from agent.cli.start import servers_of
-    from agent.config import process_environment
-    from agent.mcp.host import McpHost
+    from agent.cli.servers import HOW_TO_CONFIRM, found, not_confirmed
+    from agent.config import actor, process_environment
+    from agent.mcp.host import McpHost, Surroundings
+    from agent.mcp.pins import Pins
+    from agent.mcp.signing_in.sign_in import stored_auth
 
-    servers = servers_of(Path.cwd(), items)
+    home = settings.ensure_home()
+    configuration, pins = found(home, Path.cwd(), items, None), Pins(home)
+    for remark in configuration.remarks:
+        yield Check("mcp", "warn", remark, "Mend that file.")
+    if pins.problem:
+        yield Check("mcp", "warn", pins.problem, "Look at it: sayso mcp list")
+    waiting = [e for e in configuration.entries if not (trust or pins.is_confirmed(e.server))]
+    for entry in waiting:
+        yield Check("mcp", "warn", not_confirmed(entry), HOW_TO_CONFIRM)
+    servers = [entry.server for entry in configuration.entries if entry not in waiting]
     if not servers:
         yield Check("mcp", "ok", "no servers in use")
         return
-    host = McpHost(
-        servers, environment=process_environment(), log_folder=settings.ensure_home() / "logs"
+    around = Surroundings(
+        environment=process_environment(),
+        log_folder=home / "logs",
+        pins=pins,
+        by=actor(settings, "cli").name,
+        auth=lambda server: stored_auth(server, home),
     )
+    host = McpHost(servers, around)
 
-    async def count() -> int:
+    async def open_all() -> tuple[int, int, list[str]]:
         async with host:
-            return len(host.tools)
+            opening = [s.connection.open() for s in host.servers if s.objection is None]
+            await asyncio.gather(*opening, return_exceptions=True)  # the host knows what failed
+            return len(servers) - len(host.problems), len(host.tools), host.complaints
 
-    number, problems = asyncio.run(count()), host.problems
-    yield Check("mcp", "ok", f"{len(servers) - len(problems)} server(s), {number} tool(s)")
-    for name, why in problems.items():
-        mend = f"What it wrote: {settings.home / 'logs'}"
-        yield Check("mcp", "fail", f"{name}: {why}", mend)
+    used, number, complaints = asyncio.run(open_all())
+    yield Check("mcp", "ok", f"{used} server(s), {number} tool(s)")
+    for complaint in complaints:
+        yield Check("mcp", "fail", complaint, f"What it wrote: {home / 'logs'}")
 
 
 def _tracing() -> Check:

@@ -148,12 +148,17 @@ def respond(
     start: Start,
     approval: Whole,
     message: Annotated[
-        str, typer.Option("--message", metavar="TEXT", help="What the model gets as the result.")
+        str,
+        typer.Option(
+            "--message",
+            metavar="TEXT",
+            help="What the model gets; of a server's form, JSON by field.",
+        ),
     ],
     yes: Yes = False,
     no_resume: NoResume = False,
 ) -> None:
-    """Answer a call in its tool's place; it does not run."""
+    """Answer a call in its tool's place, so that it does not run; or a server's question."""
     from agent.types import Decision
 
     decision = Decision("respond", message=message)
@@ -314,11 +319,17 @@ def _show(
 
     from agent.repl.panel import approval_panel
     from agent.repl.screen import Screen
-    from agent.safe_text import exact_json
+    from agent.safe_text import exact_json, one_line
 
     Screen.on(sys.stdout if to_stdout else sys.stderr).show(approval_panel(approval, session))
     if edited is not None:
         say(f"would run with\n{exact_json(edited)}")
+    if to_stdout and approval.status == "pending" and approval.kind == "elicitation":
+        asked = approval.args.get("schema", {}).get("properties", {})
+        fields = ", ".join(f'"{one_line(name)}": …' for name in asked)
+        what = f"'{{{fields}}}'" if fields else "done"
+        say(f"Answer it: sayso respond {approval.id} --message {what}")
+        say(f"Or decline: sayso reject {approval.id} --reason TEXT")
     if to_stdout and approval.status != "pending":
         by = approval.decided_by or "the program"
         comment = f": {approval.comment}" if approval.comment else ""

@@ -123,7 +123,8 @@ def moment(at: str | None) -> str:
 
 def on_terminal() -> bool:
     """Whether a person can be shown something here and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    streams = (sys.stdin, sys.stderr)  # either is None where the process was started without it
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def confirm(question: str) -> bool:

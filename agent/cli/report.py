@@ -11,7 +11,17 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.cli.output import answer, answer_json, as_json, flush, say
-from agent.events import CallFinished, CallJudged, CallProposed, Done, Event, Message, MessageDelta
+from agent.events import (
+    ApprovalAsked,
+    CallFinished,
+    CallJudged,
+    CallProposed,
+    Done,
+    Event,
+    Message,
+    MessageDelta,
+)
+from agent.safe_text import one_line, shorten
 from agent.store.records import Record
 from agent.types import Receipt
 
@@ -76,6 +86,9 @@ class TextReporter:
     def show(self, event: Event) -> None:
         """Draw an event. What the model says before its last words is progress."""
         match event:
+            case ApprovalAsked(approval) if approval.kind == "elicitation":
+                self._tell_progress()
+                say(_how_to_decide(approval))  # now: the call waits for the answer
             case CallProposed() | CallJudged() | CallFinished():
                 self._tell_progress()
                 self._view.show(event)
@@ -138,6 +151,13 @@ def _carry_on(session: str) -> str:
 def _how_to_decide(approval: ApprovalRecord) -> str:
     if approval.kind == "in_doubt":
         return f"Did it happen? sayso reconcile {approval.id} --happened (or --not-happened)"
+    if approval.kind == "elicitation":
+        asked = one_line(shorten(str(approval.args.get("message", "")), 200))
+        return (
+            f"{one_line(approval.tool)} asks: {asked} "
+            f"Answer: sayso respond {approval.id} --message JSON, or sayso reject {approval.id} "
+            f"--reason TEXT (the whole question: sayso approvals {approval.id})"
+        )
     return (
         f"Decide: sayso approve {approval.id}, or sayso reject {approval.id} --reason TEXT "
         f"(all of it: sayso approvals {approval.id})"

@@ -52,11 +52,13 @@ def run(
 ) -> None:
     """Do one task, headless: it never hangs for an answer and never approves by itself."""
     import asyncio
+    from dataclasses import replace
 
     from agent.cli.start import plan
 
     text = _task(task)
-    raise typer.Exit(asyncio.run(_run(plan(start, "run"), text, as_json, on_ask)))
+    planned = replace(plan(start, "run"), asks=on_ask is OnAsk.WAIT)
+    raise typer.Exit(asyncio.run(_run(planned, text, as_json, on_ask)))
 
 
 def _task(task: str) -> str:
@@ -191,7 +193,7 @@ async def _chat(start: Start, latest: bool, session: str | None) -> int:
     from agent.cli.start import plan
     from agent.repl.app import chat as talk
 
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
             'The chat needs a terminal to read from; nothing was done. Use: sayso run "TASK"'
         )

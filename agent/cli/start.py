@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from agent.cli import servers as mcp
 from agent.cli.output import confirm, on_terminal, only_answers, say
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from agent.application import Application, Options
     from agent.config import Settings
-    from agent.mcp.config import ServerConfig
+    from agent.mcp.servers import ServerConfig
     from agent.store import Store
     from agent.trust import FolderItems
 
@@ -174,6 +175,8 @@ class Plan:
     start: Start
     via: str
     servers: tuple[ServerConfig, ...] = ()
+    asks: bool = True
+    """Whether an MCP server may put a question to a person."""
 
     @property
     def options(self) -> Options:
@@ -186,21 +189,27 @@ class Plan:
             servers=self.servers,
             via=self.via,
             override=self.start.model is not None,
+            asks=self.asks,
         )
 
     async def server_tools(self, stack: AsyncExitStack) -> list[BaseTool]:
-        """The tools of the MCP servers alone, started until the stack ends; says what fails."""
-        from agent.config import process_environment
-        from agent.mcp.host import McpHost
+        """The tools of the MCP servers alone, kept until the stack ends; says what fails."""
+        from agent.config import actor, process_environment
+        from agent.mcp.host import McpHost, Surroundings
+        from agent.mcp.pins import Pins
+        from agent.mcp.signing_in.sign_in import stored_auth
 
-        host = McpHost(
-            self.servers,
+        home = self.settings.ensure_home()
+        around = Surroundings(
             environment=process_environment(),
-            log_folder=self.settings.ensure_home() / "logs",
+            log_folder=home / "logs",
+            pins=Pins(home),
+            by=actor(self.settings, self.via).name,
+            auth=lambda server: stored_auth(server, home),
         )
-        await stack.enter_async_context(host)
-        for name, why in host.problems.items():
-            say(f"MCP server {name}: {why}")
+        host = await stack.enter_async_context(McpHost(self.servers, around))
+        for complaint in host.complaints:
+            say(complaint)
         return host.tools
 
 
@@ -215,27 +224,39 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
         via: Where decisions of this process come from.
         folder: Whether the command has any use for what the folder brings.
     """
-    from agent.config import load_settings
+    from agent.config import actor, load_settings
 
     here = Path.cwd()
-    items = _confirmed(here, start.trust) if folder else None
+    items = folder_items(here, start.trust, via) if folder else None
     variables = items.variables if items else {}
     settings = load_settings(
         env_file=variables, model=start.model, tools=start.tools, workspace=start.workspace
     )
     if items:
         settings = settings.model_copy(update={"tools": items.bind(settings.tools)})
-    return Plan(settings, start, via, servers_of(here, items))
+    if not folder:
+        return Plan(settings, start, via)
+    by = actor(settings, via).name
+    servers = mcp.usable(settings.home, here, items, trust=start.trust, by=by)
+    return Plan(settings, start, via, servers)
 
 
-def _confirmed(folder: Path, trust: bool) -> FolderItems | None:
-    """What the folder brings, if it may be used."""
+def folder_items(folder: Path, trust: bool, via: str) -> FolderItems | None:
+    """What the folder brings, if it may be used; asks a person where there is one to ask.
+
+    Args:
+        folder: The current folder.
+        trust: Use it for this run, whether or not it was confirmed.
+        via: Where decisions of this process come from.
+    """
     from agent import trust as folders
-    from agent.config import load_settings
+    from agent.config import actor, load_settings
+    from agent.mcp.pins import Pins
     from agent.safe_text import one_line
 
-    home = load_settings().home
-    items = folders.find_items(folder)
+    settings = load_settings()
+    home = settings.home
+    items, servers = mcp.look(folder)
     for sentence in items.refused:
         say(sentence)
     if not items:
@@ -251,25 +272,16 @@ def _confirmed(folder: Path, trust: bool) -> FolderItems | None:
         )
         return None
     say(f"The folder {one_line(str(folder))} brings settings or programs. {state.reason}")
-    for line in items.describe():
+    for line in items.describe([line for entry in servers.entries for line in mcp.lines(entry)]):
         say(f"  {line}")
     if not confirm("Use them, now and as long as they stay as they are?"):
         say(f"Ignored {names} for this run.")
         return None
     folders.remember(folder, items, home)
+    pins, by = Pins(home), actor(settings, via).name
+    for server in servers.servers:
+        pins.confirm(server, by)
     return items
-
-
-def servers_of(folder: Path, items: FolderItems | None) -> tuple[ServerConfig, ...]:
-    """The MCP servers of a folder's confirmed ``.mcp.json``; none without it."""
-    from agent.trust import MCP
-
-    if items is None or MCP not in items.texts:
-        return ()
-    from agent.config import process_environment
-    from agent.mcp.config import parse_config
-
-    return tuple(parse_config(items.texts[MCP], folder / MCP, process_environment()))
 
 
 @contextlib.asynccontextmanager
@@ -283,4 +295,5 @@ async def opened(plan: Plan) -> AsyncIterator[Application]:
         async with Application.open(plan.settings, plan.options) as app:
             for notice in app.notices:
                 say(notice)
+            app.on_notice = say
             yield app

@@ -1,8 +1,8 @@
 """What the model is shown beside its history. Outermost on the way to the model.
 
-The record of an earlier turn travels with the user's next message (in its ``additional_kwargs``)
-and is spelled out only in the request, so the history keeps the user's own words, and the
-prefix that a provider caches stays the same from step to step.
+The record of an earlier turn, and what a user attached, travel with the user's message (in its
+``additional_kwargs``) and are spelled out only in the request, so the history keeps the user's
+own words, and the prefix that a provider caches stays the same from step to step.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain_core.messages import AnyMessage, HumanMessage
 
 import prompts
+from agent.middleware.results import marked
 from agent.middleware.state import AgentContext, SaysoState
+from agent.provenance import attached_to
 
 RECEIPT = "sayso_receipt"
 """Key of the previous turn's receipt in a user message."""
 
 
 class ContextMiddleware(AgentMiddleware[SaysoState, AgentContext]):
-    """Adds the receipt of the previous turn to the user's message in each request."""
+    """Adds to each of the user's messages, in each request, its receipt and what was attached."""
 
     state_schema = SaysoState
 
@@ -35,8 +37,13 @@ class ContextMiddleware(AgentMiddleware[SaysoState, AgentContext]):
 
 
 def _shown(message: AnyMessage) -> AnyMessage:
-    receipt = isinstance(message, HumanMessage) and message.additional_kwargs.get(RECEIPT)
-    if not receipt:
+    if not isinstance(message, HumanMessage):
         return message
-    record = prompts.message("receipt", receipt=receipt)
-    return HumanMessage(content=f"{record}\n\n{message.text}", id=message.id)
+    receipt = message.additional_kwargs.get(RECEIPT)
+    attached = attached_to(message)
+    if not receipt and not attached:
+        return message
+    parts = [prompts.message("receipt", receipt=receipt)] if receipt else []
+    parts.append(str(message.text))
+    parts += [marked(one["text"], one["source"]) for one in attached]
+    return HumanMessage(content="\n\n".join(parts), id=message.id)

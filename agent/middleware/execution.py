@@ -129,12 +129,14 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         timeout = bound.contract.timeout or context.tool_timeout
         try:
             async with within(timeout):
-                result = await _enter(request, handler, CallInfo(call_id=bound.open.call))
+                session = context.recording.session if context.recording else ""
+                info = CallInfo(session=session, call_id=bound.open.call)
+                result = await _enter(request, handler, info)
         except TimeoutError:
             result = answer(request, prompts.message("read_timeout", seconds=f"{timeout:g}"))
         except Exception as error:
             result = answer(request, prompts.message("read_failed", error=error))
-        message = readable(request, result, bound.contract, context.result_limit)
+        message = readable(request, result, bound.contract, context.result_limit, context.artifacts)
         if context.recording is not None:
             context.recording.later.append(_ended(bound, message))
         return message
@@ -232,7 +234,8 @@ def _record(recording: Recording | None, bound: Bound) -> ApprovalRecord | None:
 def _allows(record: ApprovalRecord | None, bound: Bound) -> bool:
     if record is None or record.status not in ("approved", "edited"):
         return False
-    return record.decided_digest == bound.digest
+    same_tool = record.tool_version == bound.contract.version  # and, of MCP, the same server
+    return same_tool and record.decided_digest == bound.digest
 
 
 def _begin(
@@ -342,6 +345,7 @@ class _Attempt:
     async def finish_within(self, seconds: float) -> ToolMessage:
         """Run it and record what became of it, also when this task is cancelled meanwhile."""
         info = CallInfo(
+            session=self.recording.session,
             call_id=self.bound.open.call,
             attempt=self.effect.attempts,
             idempotency_key=self.effect.idempotency_key,
@@ -411,7 +415,9 @@ class _Attempt:
             case ToolMessage() if not started.entered:
                 return "failed", outcome.model_copy(update={"status": "error"}), "not entered"
         limit = self.context.result_limit
-        return "committed", readable(self.request, outcome, self.bound.contract, limit), "answered"
+        folder = self.context.artifacts
+        message = readable(self.request, outcome, self.bound.contract, limit, folder)
+        return "committed", message, "answered"
 
     def _failure(self, key: str, error: BaseException) -> ToolMessage:
         limit = self.context.result_limit

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from langchain.agents.middleware.types import ToolCallRequest
@@ -10,9 +12,13 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 import prompts
+from agent.artifacts import put_away
 from agent.canonical import canonical_json
 from agent.middleware.state import answer
 from tools.contract import Contract
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/#-]{1,64}")
+"""What can be an id. It goes into the receipt, which is in the harness's own words."""
 
 ARTIFACT_LIMIT = 20_000
 """Characters of JSON; a larger artifact is left out of the history."""
@@ -23,8 +29,12 @@ def readable(
     result: ToolMessage | Command[Any],
     contract: Contract,
     limit: int,
+    artifacts: Path | None = None,
 ) -> ToolMessage:
     """A tool's result as one plain message under the call's own id.
+
+    Args:
+        artifacts: The folder for what it holds beside text.
 
     Whatever else a tool returned is left behind: a ``Command`` could change the graph's state,
     and with it verdicts; an artifact that is not JSON could not be checkpointed.
@@ -40,7 +50,7 @@ def readable(
         tool_call_id=request.tool_call["id"],
         status=result.status,
     )
-    if (artifact := _plain(result.artifact)) is not None:
+    if (artifact := _plain(put_away(result.artifact, artifacts))) is not None:
         message.artifact = artifact
     return message
 
@@ -71,7 +81,7 @@ def transaction_of(message: ToolMessage) -> str | None:
     artifact = message.artifact if isinstance(message.artifact, dict) else {}
     for result in (artifact, artifact.get("structured_content"), _as_json(message)):
         found = result.get("transaction") if isinstance(result, dict) else None
-        if isinstance(found, str):
+        if isinstance(found, str) and _IDENTIFIER.fullmatch(found):
             return found
     return None
 
@@ -120,9 +130,24 @@ def _block(block: Any) -> str:
 
 
 def _plain(artifact: Any) -> Any:
-    if artifact is None:
+    if artifact is None or _surely_longer(artifact, ARTIFACT_LIMIT):
         return None
     try:
         return artifact if len(canonical_json(artifact)) <= ARTIFACT_LIMIT else None
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _surely_longer(value: Any, limit: int) -> bool:
+    """Whether a JSON text would be longer, as far as its strings say: 20 MB are not copied to be
+    counted."""
+    waiting, size = [value], 0
+    while waiting and size <= limit:
+        inner = waiting.pop()
+        if isinstance(inner, str):
+            size += len(inner)
+        elif isinstance(inner, dict):
+            waiting += [*inner.keys(), *inner.values()]
+        elif isinstance(inner, list):
+            waiting += inner
+    return size > limit

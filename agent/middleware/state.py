@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentState
@@ -74,6 +75,8 @@ class AgentContext:
     max_steps: int = 25
     tool_timeout: float = 60.0
     result_limit: int = 20_000
+    artifacts: Path | None = None
+    """The folder for what tools return beside text; without one, that is dropped."""
     superseding: bool = False
     """Finish the open calls: the session moves on. What was approved already still runs."""
     cancelling: bool = False

@@ -27,6 +27,7 @@ from agent.repl.ports import Opener
 from agent.repl.prompts import News, Prompts
 from agent.repl.questions import POLL_SECONDS
 from agent.repl.screen import Screen
+from agent.repl.servers import names_of_prompts
 from agent.repl.starting import Startup
 from agent.repl.status import status_line
 from agent.repl.talk import Talk
@@ -58,7 +59,7 @@ async def chat(
     Raises:
         UsageError: When input is not a terminal.
     """
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(
             'The chat needs a terminal to read from; nothing was done. Use: sayso run "TASK"'
         )
@@ -123,7 +124,7 @@ class Chat:
             screen,
             output,
             history=history,
-            completer=ChatCompleter(self._session_names),
+            completer=ChatCompleter(self._session_names, self._prompt_names),
             toolbar=lambda: self._status,
         )
         self._talk = Talk(
@@ -251,16 +252,23 @@ class Chat:
                 return
             await self._prompts.print_above(lambda: self._talk.greet(app))
             self._refresh_toolbar()
-        while self._talk.pending():
+        while True:
+            waits = bool(self._talk.pending())
             await asyncio.sleep(self._poll)  # another process decides; the store is all we share
-            if self._talk.has_news():
+            if waits and self._talk.has_news():
                 self._prompts.wake()
                 return
+            if self._talk.has_notices():
+                await self._prompts.print_above(self._talk.show_notices)
 
     def _refresh_toolbar(self) -> None:
         if app := self._startup.app:
             self._status = status_line(self._talk.model_in_use(app), self._talk.session)
         self._prompts.redraw()
+
+    def _prompt_names(self) -> Iterable[tuple[str, str]]:
+        app = self._startup.app
+        return names_of_prompts(app.servers) if app else ()
 
     def _session_names(self) -> Iterable[tuple[str, str]]:
         app = self._startup.app

@@ -15,6 +15,7 @@ from agent.config import OFFLINE
 from agent.repl.ports import Approvals
 from agent.repl.render import show_receipt
 from agent.repl.screen import join
+from agent.repl.servers import run_mcp, run_prompt
 from agent.repl.status import model_text
 from agent.repl.talk import Talk
 from agent.safe_text import exact_json, one_line, shorten, strict
@@ -40,6 +41,9 @@ class Command:
 async def run_command(talk: Talk, text: str) -> None:
     """Run a line that starts with a slash; an unknown one names its nearest neighbours."""
     name, _, rest = text[1:].partition(" ")
+    if ":" in name:
+        await run_prompt(talk, name, rest)
+        return
     command = COMMANDS.get(name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, n=3, cutoff=0.5)
@@ -72,7 +76,8 @@ async def _tools(talk: Talk, _: str) -> None:
         known = () if callable(effects) else sorted(effects)
         gate = "runs by itself" if known and is_read(frozenset(known)) else "waits for you"
         does = ", ".join(known) or "depends on its arguments"
-        rows.append((tool.name, f"{gate} · {does} · {tool.description.strip().splitlines()[0]}"))
+        about = next(iter(tool.description.strip().splitlines()), "")
+        rows.append((tool.name, join((gate, does, about))))
     _table(talk, rows)
 
 
@@ -188,6 +193,10 @@ async def _receipt(talk: Talk, _: str) -> None:
     show_receipt(talk.screen, talk.session.receipt())
 
 
+async def _mcp(talk: Talk, rest: str) -> None:
+    await run_mcp(talk, rest, _table)
+
+
 async def _quit(talk: Talk, _: str) -> None:
     talk.leaving = True
 
@@ -204,6 +213,9 @@ COMMANDS: dict[str, Command] = {
         ),
         Command("receipt", "", "what really became of the writes of the last turn", _receipt),
         Command("tools", "", "the tools at hand, and which of them wait for you", _tools),
+        Command(
+            "mcp", "[resources | read | prompts …]", "the MCP servers, and what they offer", _mcp
+        ),
         Command("rules", "[revoke ID]", 'your "always" answers, and taking one back', _rules),
         Command("sessions", "", "the latest sessions", _sessions),
         Command("resume", "ID", "go on with another session", _resume),
@@ -221,10 +233,15 @@ class ChatCompleter(Completer):
 
     Args:
         sessions: The ids and titles to offer; empty while the store is not open yet.
+        prompts: The prompts of MCP servers and what they are for, likewise.
     """
 
-    def __init__(self, sessions: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        self._sessions = sessions
+    def __init__(
+        self,
+        sessions: Callable[[], Iterable[tuple[str, str]]],
+        prompts: Callable[[], Iterable[tuple[str, str]]] = tuple,
+    ) -> None:
+        self._sessions, self._prompts = sessions, prompts
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         """See prompt_toolkit."""
@@ -236,6 +253,9 @@ class ChatCompleter(Completer):
             for command in COMMANDS.values():
                 if command.name.startswith(name):
                     yield Completion(command.name, -len(name), display_meta=command.summary)
+            for prompt, about in self._prompts():
+                if prompt.startswith(name) and prompt == one_line(prompt):
+                    yield Completion(prompt, -len(name), display_meta=one_line(about))
         elif name == "resume":
             for session, title in self._sessions():
                 if session.startswith(rest):

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 
 from agent.errors import AlreadyDecided, DecisionError
 from agent.repl.editing import ArgumentsError, parse_arguments
+from agent.repl.forms import fill
 from agent.repl.panel import (
     approval_panel,
     call_line,
@@ -34,6 +35,7 @@ CHAT = "chat"
 """``decided_via`` of a decision made at a panel; every other one was made elsewhere."""
 
 Outcome = Literal["decided", "left"]
+_ELSEWHERE = {"write": "approve", "in_doubt": "reconcile", "elicitation": "approvals"}
 
 
 @dataclass
@@ -68,6 +70,11 @@ class Desk:
             if outcome == "left":
                 self._left |= _ids(self._unanswered())
         return not before <= _ids(self.look())
+
+    async def ask_now(self, approval: ApprovalRecord) -> None:
+        """Ask about this one alone, if it still waits."""
+        if approval.id in _ids(self.look()):
+            await self._one(approval)
 
     def ask_again(self) -> None:
         """Forget what was left: everything that waits is asked about."""
@@ -195,6 +202,8 @@ class Desk:
         """What each deciding key does; each returns whether the approval is decided now."""
         if approval.kind == "in_doubt":
             return {"h": self._happened, "n": self._did_not_happen}
+        if approval.kind == "elicitation":
+            return {"y": self._answer_server, "n": self._decline}
         actions: dict[str, Any] = {"n": self._reject, "m": self._respond}
         if approval.kind == "write":
             actions |= {"y": self._approve, "e": self._edit}
@@ -224,6 +233,25 @@ class Desk:
         if answer is None or not answer.strip():
             return False
         return self._decide(approval, Decision("respond", message=answer.strip()))
+
+    async def _answer_server(self, approval: ApprovalRecord) -> bool:
+        """Fill in the form, show what would be sent, and send it."""
+        if approval.args.get("schema") is None:
+            return self._decide(approval, Decision("respond", message="done"))
+        void = self._void([approval])
+        content = await fill(approval.args, self.prompts, self.screen, void)
+        if content is None:
+            self.screen.note("Nothing was answered here.")
+            return void()
+        answer = exact_json(content, indent=None)
+        self.screen.note(f"To {strict(approval.tool)}: {answer}", "bold yellow")
+        key = await self._key([approval], "y send this · n back", {"y", "n"})
+        if key is None:
+            return True
+        return key == "y" and self._decide(approval, Decision("respond", message=answer))
+
+    async def _decline(self, approval: ApprovalRecord) -> bool:
+        return self._decide(approval, Decision("reject"))
 
     async def _edit(self, approval: ApprovalRecord) -> bool:
         """Edit the arguments as JSON until they fit or the person goes back."""
@@ -303,9 +331,10 @@ class Desk:
     def _leave(self, approvals: Sequence[ApprovalRecord]) -> Literal["left"]:
         self._left |= _ids(approvals)
         ids = ", ".join(approval.id for approval in approvals)
+        here = "" if approvals[0].kind == "elicitation" else "Decide with /approvals, or f"
         self.screen.note(
-            f"Left waiting: {ids}. Decide with /approvals, or from another terminal: "
-            f"sayso approve {approvals[0].id}"
+            f"Left waiting: {ids}. {here or 'F'}rom another terminal: "
+            f"sayso {_ELSEWHERE[approvals[0].kind]} {approvals[0].id}"
         )
         return "left"
 
@@ -333,6 +362,8 @@ def _ids(approvals: Iterable[ApprovalRecord]) -> set[str]:
 def _keys_line(approval: ApprovalRecord, always: bool) -> str:
     if approval.kind == "in_doubt":
         return "h it happened · n it did not happen · ? explain · q leave it"
+    if approval.kind == "elicitation":
+        return "y answer · n decline · ? explain · q leave it waiting"
     return join(
         (
             "y approve · e edit" if approval.kind == "write" else "",

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.receipt import describe_call
+from agent.repl.forms import question_lines
 from agent.repl.screen import join
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, strict
 from agent.store.records import ApprovalRecord, SessionRecord
@@ -19,6 +20,11 @@ _HEADINGS = {
     "write": "Run this call?",
     "in_doubt": "Did this call happen?",
     "elicitation": "A server asks you",
+}
+_WHY = {
+    "write": "Effects: {}. What does more than read waits for a person.",
+    "in_doubt": "Only a person can find out what happened.",
+    "elicitation": "The server's call waits for your answer, which goes to it, not to the model.",
 }
 _IN_DOUBT = (
     "The program stopped while this call was running, so nobody knows whether it happened. "
@@ -46,9 +52,13 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
     if approval.kind == "in_doubt":
         parts.append(Text(_IN_DOUBT, "yellow"))
     parts.append(_facts(approval, session))
+    if approval.kind == "elicitation":
+        return Group(*parts, *question_lines(approval.args))
     parts += _section("arguments", _arguments(approval.args))
     parts += _section("where the values occur", _provenance(approval.provenance or ()))
-    parts += _section("repaired before you saw it", [Text(strict(n)) for n in approval.notes])
+    parts += _section(
+        "changed or left open by the check", [Text(strict(n)) for n in approval.notes]
+    )
     parts += _section("what would change", _preview(approval.preview or {}))
     return Group(*parts)
 
@@ -88,7 +98,7 @@ def explanation(approval: ApprovalRecord, *, always: bool) -> Group:
         keys.add_row(Text(key, "bold"), Text(meaning))
     return Group(
         Text(f"Rule {one_line(approval.rule or '(none)')}: {strict(approval.reason)}"),
-        Text(f"Effects: {_listed(approval.effects)}. What does more than read waits for a person."),
+        Text(_WHY[approval.kind].format(_listed(approval.effects))),
         Text(
             "An answer is bound to exactly these arguments "
             f"(SHA-256 {approval.digest}); anything else would be asked again."
@@ -119,6 +129,9 @@ def _meanings(approval: ApprovalRecord, *, always: bool) -> Iterable[tuple[str, 
     if approval.kind == "in_doubt":
         yield "h", "it happened: the ledger says so, and the model is told"
         yield "n", "it did not happen: it may then run again under its approval"
+    elif approval.kind == "elicitation":
+        yield "y", "answer: you are asked for each field, and see all of it before it is sent"
+        yield "n", "decline: the server is told no, and nothing else"
     else:
         if approval.kind == "write":
             yield "y", "approve: it runs once, with these arguments"
@@ -136,14 +149,14 @@ def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:
     facts.add_column(overflow="fold")
     name = f"{strict(session.title)} ({session.id})" if session.title else session.id
     undo = f"can be undone: {approval.undo}" if approval.undo else "cannot be undone"
-    if approval.kind == "in_doubt":
+    if approval.kind != "write":
         undo = ""
     rows = (
         ("asked", join((approval.asked_at, approval.id))),
         ("session", name),
         ("reason", approval.reason),
         ("rule", approval.rule),
-        ("effects", _listed(approval.effects)),
+        ("effects", _listed(approval.effects) if approval.kind == "write" else ""),
         ("digest", approval.digest[:12]),
         ("undo", undo),
     )

@@ -13,6 +13,7 @@ from agent.events import (
     ApprovalAsked,
     CallFinished,
     CallJudged,
+    CallProgress,
     CallProposed,
     Done,
     Event,
@@ -52,6 +53,9 @@ class TurnView:
 
     Calls are numbered, since several run side by side; their results are shown in the order of
     the numbers, as far as that holds none back for longer than the other calls take.
+
+    Attributes:
+        progress: How far a running call says it is, for the status line.
     """
 
     def __init__(self, screen: Screen) -> None:
@@ -62,10 +66,11 @@ class TurnView:
         self._open: list[str] = []
         self._results: dict[str, CallFinished] = {}
         self._receipt: Receipt | None = None
+        self.progress = ""
 
     def show(self, event: Event) -> None:
         """Draw one event. A receipt is kept for the end, so that it stands last."""
-        if not isinstance(event, CallFinished | CallJudged):
+        if not isinstance(event, CallFinished | CallJudged | CallProgress):
             self._show_results(all_of_them=True)
         match event:
             case MessageDelta(text):
@@ -78,14 +83,17 @@ class TurnView:
             case CallJudged():
                 self._verdict(event)
             case CallFinished():
+                self.progress = ""
                 self._results[event.call] = event
                 self._show_results(all_of_them=event.call not in self._open)
             case ReceiptReady(receipt):
                 self._receipt = receipt
             case Done():
                 self._done(event)
+            case CallProgress():
+                self.progress = _progress_line(event)
             case ApprovalAsked():
-                pass  # its panel follows when the turn pauses
+                pass  # its panel follows: of a question at once, else when the turn pauses
 
     @property
     def unfinished(self) -> str:
@@ -161,6 +169,12 @@ class TurnView:
         receipt, self._receipt = self._receipt, None
         if receipt is not None and event.state != "waiting":
             show_receipt(self._screen, receipt)
+
+
+def _progress_line(event: CallProgress) -> str:
+    """``orders__export: 3 of 10, writing pages`` on one line."""
+    of = f"{event.done:g}" if event.total is None else f"{event.done:g} of {event.total:g}"
+    return f"{one_line(event.tool)}: {of}{f', {one_line(event.text)}' if event.text else ''}"
 
 
 def show_receipt(screen: Screen, receipt: Receipt) -> None:

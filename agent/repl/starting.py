@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agent.errors import SaysoError
-from agent.repl.faults import FatalError
+from agent.repl.faults import FatalError, for_person
 from agent.repl.keys import Keyboard
 from agent.repl.ports import Application, Opener
 from agent.repl.screen import Screen
@@ -58,8 +58,8 @@ class Startup:
             if not self._opening.cancelled():
                 raise
             raise FatalError(SaysoError("Stopped while starting; nothing was done.")) from None
-        except SaysoError as error:
-            raise FatalError(error) from error
+        except Exception as error:
+            raise FatalError(for_person(error)) from error
 
     async def end(self) -> None:
         """Stop opening it, if that is still going on. What was opened stays its opener's."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
-from agent.events import Done, Event
+from agent.events import ApprovalAsked, Done, Event
 from agent.repl.desk import Desk
 from agent.repl.keys import Keyboard
 from agent.repl.ports import Application, Session
@@ -18,6 +18,7 @@ from agent.repl.starting import Startup
 from agent.repl.status import banner
 from agent.safe_text import strict
 from agent.store.records import ApprovalRecord
+from agent.types import Attachment
 
 _WORKING = "working · Ctrl-C stops it · what you type waits for your next message"
 _BROKEN_OFF = {
@@ -56,6 +57,8 @@ class Talk:
         self.session: Session | None = None
         self.greeted = False
         self.leaving = False
+        self._noticed = 0
+        self._attached: list[Attachment] = []
         self._startup, self._answers, self._keyboard = startup, answers, keyboard
         self._prompts, self._one_model = prompts, one_model
         self._questions = Questions(screen, keyboard, poll)
@@ -78,6 +81,20 @@ class Talk:
         if not self.greeted:
             self.greeted = True
             self.screen.note(banner(app, self.model_in_use(app)))
+            self._noticed = len(app.notices)
+            app.warm()
+
+    def has_notices(self) -> bool:
+        """Whether the application has something to say that was not shown yet."""
+        app = self._startup.app
+        return app is not None and len(app.notices) > self._noticed
+
+    def show_notices(self) -> None:
+        """Show what the application has had to say since it was last shown."""
+        if self.has_notices() and (app := self._startup.app) is not None:
+            for notice in app.notices[self._noticed :]:
+                self.screen.note(strict(notice), "yellow")
+            self._noticed = len(app.notices)
 
     def model_in_use(self, app: Application) -> str:
         """The model that the open session uses, or a new one would."""
@@ -140,6 +157,20 @@ class Talk:
 
     # --- a message -----------------------------------------------------------------------
 
+    def attach(self, attachment: Attachment) -> None:
+        """Send this along with the next message."""
+        self._attached.append(attachment)
+
+    def drop_attached(self) -> int:
+        """Send nothing along; how much it would have been."""
+        dropped = len(self._attached)
+        self._attached.clear()
+        return dropped
+
+    def put_into_message(self, text: str) -> None:
+        """Put a text where the person writes, as if they had typed it."""
+        self._keyboard.typeahead.put_back(text)
+
     async def say(self, text: str) -> None:
         """Send a message; what waits is superseded only after the person agreed."""
         if self.session is None:
@@ -155,11 +186,19 @@ class Talk:
             self._keyboard.typeahead.put_back(text)
             return
         self._view = TurnView(self._answers)
+        self.show_notices()
         if waiting:
-            await self._turn(self._telling_news(self.session.run(text, supersede=True)))
+            await self._turn(self._telling_news(self._sent(self.session, text, supersede=True)))
         elif text != "continue" or not await self._continued(self.session):
-            await self._turn(self.session.run(text))
+            await self._turn(self._sent(self.session, text))
         await self._settle_and_go_on()
+
+    def _sent(
+        self, session: Session, text: str, *, supersede: bool = False
+    ) -> AsyncGenerator[Event, None]:
+        """A message's turn, with what was attached to it."""
+        attached, self._attached = tuple(self._attached), []
+        return session.run(text, supersede=supersede, attached=attached)
 
     async def _superseding(self, waiting: int) -> bool:
         what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
@@ -233,11 +272,18 @@ class Talk:
                 async with contextlib.aclosing(events):
                     async for event in events:
                         self._view.show(event)
+                        await self._answer_question(event)
                         refresh()
                         happened = happened or not isinstance(event, Done) or bool(event.error)
             finally:
                 self._view.finish()
         return happened
+
+    async def _answer_question(self, event: Event) -> None:
+        """A server's question is put at once: the call that raised it waits for the answer."""
+        if isinstance(event, ApprovalAsked) and event.approval.kind == "elicitation":
+            assert self._desk is not None
+            await self._desk.ask_now(event.approval)
 
     def _stop(self) -> None:
         assert self.session is not None
@@ -258,6 +304,8 @@ class Talk:
                 self.screen.status(f"for your next message: {echo(typed)}")
             elif written := echo(self._view.unfinished, self.screen.console.width - 4):
                 self.screen.status(f"… {written}")
+            elif self._view.progress:
+                self.screen.status(f"{self._view.progress} · Ctrl-C stops it")
             else:
                 self.screen.status(_WORKING)
 

@@ -280,6 +280,20 @@ class Approvals:
             found = [ApprovalRecord(**row) for row in writing.conn.execute(waiting).mappings()]
             return [close(writing, one, "superseded", actor, comment=reason) for one in found]
 
+    def expire(self, id: str, reason: str) -> ApprovalRecord:
+        """Close a question that nobody waits for any more; ``reason`` says why.
+
+        Raises:
+            NotFound: There is no such approval.
+            AlreadyDecided: Somebody has answered it.
+        """
+        with self._db.write() as writing:
+            self._lock_sessions_of(writing, [id])
+            row = _BY_ID.one(writing.conn, id=id)
+            if row is None:
+                raise NotFound("approval", id)
+            return close(writing, ApprovalRecord(**row), "expired", None, comment=reason)
+
     @staticmethod
     def _lock_sessions_of(writing: Writing, ids: Sequence[str]) -> None:
         found = [_SESSION_OF.one(writing.conn, id=approval_id) for approval_id in ids]

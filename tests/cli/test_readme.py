@@ -178,6 +178,7 @@ def test_every_option_and_slash_command_exists(sayso: Invoke) -> None:
 
     names = [c.name or "" for c in app.registered_commands]
     names += ["sessions delete", "trail export", "trail show", "trail verify"]
+    names += ["mcp add", "mcp import", "mcp pin"]
     help_texts = "".join(sayso(*name.split(), "--help").out for name in names)
     prose = _BLOCK.sub("", README)
     for option in set(re.findall(r"--[a-z][a-z-]+", prose)) - {"--help"}:

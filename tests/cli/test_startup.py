@@ -66,6 +66,7 @@ def test_the_help_of_a_command_imports_nothing_of_what_it_would_do() -> None:
         ["trail", "show"],
         ["trail", "verify"],
         ["trail", "export"],
+        ["mcp", "list"],
     ],
 )
 def test_listings_import_no_langchain(arguments: list[str]) -> None:

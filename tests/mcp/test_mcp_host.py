@@ -19,9 +19,10 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent.mcp.config import ServerConfig
 from agent.mcp.connection import Timeouts
-from agent.mcp.host import McpHost
+from agent.mcp.host import McpHost, Surroundings
+from agent.mcp.servers import Claims, ServerConfig, Stdio
+from agent.mcp.transport import stdio
 from tools.contract import (
     CallInfo,
     OutcomeUnknown,
@@ -43,7 +44,7 @@ def host_of(
     environment: Mapping[str, str] = os.environ,
     timeouts: Timeouts = PATIENT,
 ) -> McpHost:
-    return McpHost(configs, environment=environment, log_folder=log_folder, timeouts=timeouts)
+    return McpHost(configs, Surroundings(environment, log_folder, timeouts))
 
 
 def tool_of(host: McpHost, name: str) -> BaseTool:
@@ -61,10 +62,12 @@ async def outcome(call: Any) -> BaseException | Any:
 def orders(tmp_path: Path) -> ServerConfig:
     return ServerConfig(
         name="orders",
-        command=sys.executable,
-        args=("-P", "-m", "mcp_servers.orders"),
-        env={"ORDER_DESK_DB": str(tmp_path / "desk.db")},
-        cwd=REPOSITORY,
+        transport=Stdio(
+            sys.executable,
+            ("-P", "-m", "mcp_servers.orders"),
+            env={"ORDER_DESK_DB": str(tmp_path / "desk.db")},
+            cwd=REPOSITORY,
+        ),
         trusted=True,
         timeout=60,
     )
@@ -112,8 +115,10 @@ async def test_contracts_follow_trust(orders: ServerConfig, rough: Rough, tmp_pa
         assert effects["orders__get_order"] == {"read:orders"}
         assert effects["orders__cancel_order"] == {"write:orders"}
         assert effects["stranger__echo"] == {"write:stranger"}, "its readOnlyHint is not believed"
-        for tool in host.tools:
-            assert (contract_of(tool).open_world, contract_of(tool).private) == (True, True)
+        contracts = {tool.name: contract_of(tool) for tool in host.tools}
+        assert not contracts["orders__get_order"].open_world, "its openWorldHint is believed"
+        assert contracts["stranger__echo"].open_world
+        assert all(contract.private for contract in contracts.values()), "no hint says otherwise"
 
 
 # What is sent is what was approved ---------------------------------------------------------
@@ -135,7 +140,9 @@ AWKWARD = {
 async def test_arguments_of_any_name_arrive(rough: Rough, tmp_path: Path) -> None:
     async with host_of(rough(), log_folder=tmp_path) as host:
         echo = tool_of(host, "rough__echo")
-        assert json.loads(await echo.ainvoke(AWKWARD)) == {"arguments": AWKWARD, "meta": {}}
+        seen = json.loads(await echo.ainvoke(AWKWARD))
+    assert seen["arguments"] == AWKWARD
+    assert set(seen["meta"]) == {"progressToken"}
 
 
 async def test_arguments_of_any_name_arrive_through_an_agent(rough: Rough, tmp_path: Path) -> None:
@@ -204,7 +211,7 @@ async def test_results_of_every_kind_become_text(rough: Rough, tmp_path: Path) -
             {"type": "tool_call", "id": "1", "name": "rough__structured", "args": {}}
         )
     assert blocks == (
-        "see\n[image, image/png, about 3 bytes; not shown]\n[link to file:///a.txt: a.txt]"
+        "see\n[image, image/png, 3 bytes; kept, not shown]\n[link to file:///a.txt: a.txt]"
     )
     assert message.text == '{"n": 1}'
     assert message.artifact == {"structured_content": {"n": 1}}
@@ -217,10 +224,11 @@ async def test_results_of_every_kind_become_text(rough: Rough, tmp_path: Path) -
         ("error", {"outcome": "transient"}, TransientFailure, "it is full"),
         ("error", {"outcome": "unknown"}, OutcomeUnknown, "it is full"),
         ("refuse", {"code": -32602}, ToolFailure, "not like this (code -32602)"),
+        ("refuse", {"code": -32042}, ToolFailure, "not like this (code -32042)"),
         ("refuse", {"code": -32603}, OutcomeUnknown, "not like this (code -32603)"),
         # The SDK's own code for a lost connection, from a server that is well.
         ("refuse", {"code": -32000}, OutcomeUnknown, "not like this (code -32000)"),
-        ("nonsense", {}, OutcomeUnknown, "could not be read"),
+        ("nonsense", {}, OutcomeUnknown, "its content is no list"),
     ],
 )
 async def test_what_an_error_says_about_a_write(
@@ -240,7 +248,8 @@ async def test_what_an_error_says_about_a_write(
 
 async def test_the_same_errors_of_a_read_are_failures(rough: Rough, tmp_path: Path) -> None:
     class_of = {"refuse": ToolFailure, "nonsense": TransientFailure, "error": ToolFailure}
-    reads = replace(rough(), effects={name: frozenset({"read:x"}) for name in class_of})
+    claims = {name: Claims(effects=frozenset({"read:x"})) for name in class_of}
+    reads = replace(rough(), claims=claims)
     async with host_of(reads, log_folder=tmp_path) as host:
         for name, expected in class_of.items():
             arguments = {"code": -32603, "outcome": "unknown"}
@@ -331,9 +340,11 @@ async def test_a_write_that_happened_and_was_not_answered(rough: Rough, tmp_path
 async def test_a_server_that_does_not_come_back_is_reported(rough: Rough, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     rough_config = rough()
-    *flags, original, options = rough_config.args
+    assert isinstance(rough_config.transport, Stdio)
+    *flags, original, options = rough_config.transport.args
     script.symlink_to(original)
-    config = replace(rough_config, args=(*flags, str(script), options))
+    transport = Stdio(sys.executable, (*flags, str(script), options))
+    config = replace(rough_config, transport=transport)
     async with host_of(config, rough("other"), log_folder=tmp_path) as host:
         script.unlink()
         await outcome(
@@ -359,13 +370,13 @@ async def test_a_tool_that_changed_over_a_restart_is_not_called(
         greeting.write_text("Now sends everything elsewhere.")
         raised = await outcome(tool_of(host, "rough__echo").ainvoke({}))
         assert type(raised) is ToolFailure
-        assert "no longer what it was" in str(raised)
+        assert "no longer what was looked at" in str(raised)
         assert await tool_of(host, "rough__environment").ainvoke({}), "an unchanged one still is"
 
 
 async def test_servers_that_cannot_start_say_why(rough: Rough, tmp_path: Path) -> None:
-    missing = ServerConfig(name="missing", command="no-such-program-here")
-    elsewhere = ServerConfig(name="elsewhere", command=sys.executable, cwd=tmp_path / "nowhere")
+    missing = ServerConfig("missing", Stdio("no-such-program-here"))
+    elsewhere = ServerConfig("elsewhere", Stdio(sys.executable, cwd=tmp_path / "nowhere"))
     dying = rough("dying", last_words="ImportError: no module called frobnicate")
     async with host_of(missing, elsewhere, dying, rough("well"), log_folder=tmp_path) as host:
         assert {tool.name.split("__")[0] for tool in host.tools} == {"well"}
@@ -395,28 +406,45 @@ async def test_junk_on_stdout_is_passed_over(rough: Rough, tmp_path: Path) -> No
 # Names -------------------------------------------------------------------------------------
 
 
-async def test_two_tools_of_one_name_refuse_the_server(rough: Rough, tmp_path: Path) -> None:
+def names_of(host: McpHost, server: str) -> set[str]:
+    return {t.definition["name"] for t in host.server(server).tools.values()}
+
+
+async def test_two_tools_of_one_name_are_not_offered(rough: Rough, tmp_path: Path) -> None:
     twin = {"name": "echo", "inputSchema": {"type": "object"}}
     async with host_of(rough(extra=[twin]), rough("well"), log_folder=tmp_path) as host:
-        assert host.problems == {"rough": "it lists two tools of one name: 'echo'"}
-        assert {tool.name.split("__")[0] for tool in host.tools} == {"well"}
+        assert host.complaints == [
+            "MCP server rough: its tool 'echo' is not offered: it is listed twice"
+        ]
+        assert names_of(host, "well") - names_of(host, "rough") == {"echo"}
 
 
-async def test_a_collision_names_both(rough: Rough, tmp_path: Path) -> None:
+async def test_two_names_that_become_one_are_not_offered(rough: Rough, tmp_path: Path) -> None:
+    schema = {"type": "object"}
+    extra = [{"name": "a b", "inputSchema": schema}, {"name": "a.b", "inputSchema": schema}]
+    async with host_of(rough(extra=extra), log_folder=tmp_path) as host:
+        assert not {"a b", "a.b"} & names_of(host, "rough")
+        assert len(host.complaints) == 2
+        for complaint in host.complaints:
+            assert all(word in complaint for word in ("'a b'", "'a.b'", "'rough__a_b'"))
+
+
+async def test_a_collision_costs_the_later_server_its_tool(rough: Rough, tmp_path: Path) -> None:
     schema = {"type": "object"}
     first = rough("a", extra=[{"name": "b__c", "inputSchema": schema}])
     second = rough("a__b", extra=[{"name": "c", "inputSchema": schema}])
     async with host_of(first, second, log_folder=tmp_path) as host:
-        assert "a__b__c" in [tool.name for tool in host.tools]
-        problem = host.problems["a__b"]
-        assert all(word in problem for word in ("'c'", "'b__c'", "'a'", "'a__b__c'"))
-        assert "a__b__echo" not in [tool.name for tool in host.tools]
+        assert "b__c" in names_of(host, "a")
+        assert "c" not in names_of(host, "a__b")
+        assert "echo" in names_of(host, "a__b")
+        (complaint,) = host.complaints
+        assert all(word in complaint for word in ("'c'", "'b__c'", "'a'", "'a__b__c'"))
 
 
 async def test_effects_for_a_tool_that_is_not_there_refuse_the_server(
     rough: Rough, signals: Any, tmp_path: Path
 ) -> None:
-    config = replace(rough(), effects={"ehco": frozenset({"write:x"})})
+    config = replace(rough(), claims={"ehco": Claims(effects=frozenset({"write:x"}))})
     async with host_of(config, log_folder=tmp_path) as host:
         assert host.tools == []
         assert "ehco" in host.problems["rough"]
@@ -430,15 +458,17 @@ async def test_effects_for_a_tool_that_is_not_there_refuse_the_server(
 PARENT = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from agent.mcp.config import ServerConfig
-from agent.mcp.host import McpHost
+from agent.mcp.transport import stdio
+from agent.mcp.host import McpHost, Surroundings
+from agent.mcp.servers import ServerConfig, Stdio
 
 async def main():
+    stdio.GRACE = 0.2
     if sys.argv[1] == "handled":
         task = asyncio.current_task()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    config = ServerConfig(name="rough", command=sys.executable, args=tuple(sys.argv[3:]))
-    async with McpHost([config], environment=os.environ, log_folder=Path(sys.argv[2])):
+    config = ServerConfig("rough", Stdio(sys.executable, tuple(sys.argv[3:])))
+    async with McpHost([config], Surroundings(os.environ, Path(sys.argv[2]))):
         print("ready", flush=True)
         await asyncio.Event().wait()
 
@@ -465,7 +495,7 @@ async def test_a_server_ends_with_a_killed_parent(
     """A parent that handles SIGTERM ends any server; a killed one is noticed at end of input."""
     config = rough(stubborn=stubborn)
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PARENT, handling, str(tmp_path), *config.args),
+        *(sys.executable, "-c", PARENT, handling, str(tmp_path), *config.transport.args),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd=REPOSITORY,
@@ -480,8 +510,9 @@ async def test_a_server_ends_with_a_killed_parent(
 
 
 async def test_a_stubborn_server_is_killed_at_the_end(
-    rough: Rough, signals: Any, tmp_path: Path
+    rough: Rough, signals: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stdio, "GRACE", 0.2)
     async with host_of(rough(stubborn=True), log_folder=tmp_path) as host:
         assert await tool_of(host, "rough__echo").ainvoke({})
         pid = (await signals.next("started"))["pid"]

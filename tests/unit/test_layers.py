@@ -20,9 +20,9 @@ PACKAGES = ("agent", "tools", "mcp_servers", "prompts")
 # From the bottom up: a unit (a module or package directly in agent/) may import those on the
 # lines above its own, and its neighbours as long as no circle comes of it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "types", "canonical", "safe_text", "deadlines", "config", "trust"),
+    ("errors", "types", "canonical", "safe_text", "deadlines", "schemas", "config", "trust"),
     ("events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
-    ("checks", "toolset", "receipt", "inbox"),
+    ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts"),
     ("middleware",),
     ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),
@@ -45,6 +45,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
 # Libraries, and names of the standard library, that only some modules may use.
 RESERVED: dict[str, tuple[str, ...]] = {
     "langchain_mcp_adapters": ("agent.mcp",),
+    "mcp": ("agent.mcp", "mcp_servers"),
     "os.environ": ("agent.config", "mcp_servers.config"),
     "os.environb": ("agent.config", "mcp_servers.config"),
     "os.getenv": ("agent.config", "mcp_servers.config"),

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,18 +27,7 @@ from agent.trust import (
 )
 
 KEY = "sk-proj-0123456789abcdefWXYZ"
-SERVERS = {
-    "mcpServers": {
-        "orders": {
-            "command": "python",
-            "args": ["-P", "-m", "mcp_servers.orders", "a b; rm -rf ~"],
-            "env": {"TOKEN": KEY, "OTHER": "${HOME_TOKEN}"},
-            "cwd": "/srv",
-            "sayso": {"trusted": True},
-        },
-        "docs": {"url": "https://me:pw@docs.example/mcp?key=s3cret", "headers": {"X-Key": KEY}},
-    }
-}
+SERVERS = {"mcpServers": {"orders": {"command": "python"}}}
 
 
 @pytest.fixture
@@ -89,14 +80,23 @@ def test_an_env_is_shown_by_names_and_targets(folder: Path) -> None:
     ]
 
 
-def test_servers_are_shown_with_what_they_run_and_get(folder: Path) -> None:
-    assert write(folder, mcp=SERVERS).describe() == [
+def test_what_is_said_of_servers_stands_below_their_file(folder: Path) -> None:
+    items = write(folder, "SAYSO_MAX_STEPS=1\n", SERVERS)
+    assert items.describe(["orders: runs x", "  takes A"]) == [
+        ".env",
+        "  SAYSO_MAX_STEPS=1",
         ".mcp.json",
-        "  orders: runs python -P -m mcp_servers.orders 'a b; rm -rf ~'; "
-        "env: TOKEN=…WXYZ, OTHER=…${HOME_TOKEN}; cwd: /srv; "
-        "what it claims of its own tools (that they only read) is believed",
-        "  docs: connects to https://…@docs.example/mcp?key=…; headers: X-Key=…WXYZ",
+        "  orders: runs x",
+        "    takes A",
     ]
+    assert items.describe()[-1] == "  no servers"
+
+
+def test_a_file_that_cannot_be_used_after_all_is_refused(folder: Path) -> None:
+    items = write(folder, "SAYSO_MAX_STEPS=1\n", SERVERS).without(".mcp.json", "It is odd.")
+    assert items.entries == [".env"]
+    assert items.refused == ("It is odd.",)
+    assert items.variables == {"SAYSO_MAX_STEPS": "1"}
 
 
 def test_nothing_shown_can_move_the_cursor_or_hide(folder: Path) -> None:
@@ -127,11 +127,8 @@ def test_a_symbolic_link_is_refused(folder: Path, tmp_path: Path) -> None:
         (".env", b"#" * (SIZE_LIMIT + 1), "larger than 256 KiB"),
         (".env", b"A=\xff\n", "not UTF-8 text (byte 2)"),
         (".env", b"A=1\nB='open\n", "Line 2 is not NAME=value"),
-        (".mcp.json", b"{", "not JSON"),
-        (".mcp.json", b"[" * 200_000, "not JSON"),
-        (".mcp.json", b"{}", 'expected {"mcpServers"'),
-        (".mcp.json", b'{"mcpServers": {"a": 1}}', 'expected {"mcpServers"'),
-        (".mcp.json", b'{"mcpServers": {"a": {}, "a": {}}}', "'a' appears twice"),
+        (".mcp.json", b" " * (SIZE_LIMIT + 1), "larger than 256 KiB"),
+        (".mcp.json", b"{\xff", "not UTF-8 text (byte 1)"),
     ],
 )
 def test_what_cannot_be_read_is_refused(folder: Path, name: str, content: bytes, why: str) -> None:
@@ -360,6 +357,25 @@ def test_a_confirmation_that_cannot_be_kept_says_so(folder: Path, home: Path) ->
     items = write(folder, "SAYSO_MAX_STEPS=1\n")
     with pytest.raises(UsageError, match="not recorded; you will be asked again"):
         remember(folder, items, home)
+
+
+REMEMBER = """
+import sys
+from pathlib import Path
+from agent.trust import FolderItems, remember
+for number in range(25):
+    folder = Path(sys.argv[2], str(number))
+    remember(folder, FolderItems({".env": "A=1"}), Path(sys.argv[1]))
+"""
+
+
+def test_processes_that_confirm_at_once_lose_nothing(home: Path) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", REMEMBER, str(home), name])
+        for name in ("/a", "/b", "/c")
+    ]
+    assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
+    assert len(json.loads((home / "trust.json").read_text())["folders"]) == 75
 
 
 def test_a_failed_write_leaves_the_record_as_it_was(

@@ -143,6 +143,51 @@ def test_a_schema_that_cannot_be_used_makes_the_tool_uncallable_not_unchecked(
     assert "it cannot be called" in problems(broken, {"a": "x"})
 
 
+def remote(**properties: Any) -> Remote:
+    return Remote(args_schema={"type": "object", "properties": properties})
+
+
+def test_patterns_take_linear_time() -> None:
+    bound = remote(a={"type": "string", "pattern": "^(a+)+$"})
+
+    assert normalise(bound, {"a": "a" * 9_000}).args == {"a": "a" * 9_000}
+    assert "a: 'aaa" in problems(bound, {"a": "a" * 9_000 + "b"})
+    assert "does not match '^(a+)+$'" in problems(bound, {"a": "a\n"}), "as in ECMAScript"
+
+
+def test_a_pattern_that_cannot_be_matched_here_is_said_to_be_unchecked() -> None:
+    bound = remote(a={"type": "string", "pattern": "^(?!b)"}, n={"type": "integer"})
+
+    once = normalise(bound, {"a": "b"})
+
+    assert once.args == {"a": "b"}
+    assert once.notes == ("the pattern '^(?!b)' is not checked here, but by the server",)
+    assert "n: should be integer" in problems(bound, {"a": "b", "n": "x"})
+
+
+def test_a_schema_that_takes_too_long_makes_the_tool_uncallable() -> None:
+    choices = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "$defs": {**choices, "d40": {"type": "integer"}},
+    }
+
+    assert "it cannot be called" in problems(Remote(args_schema=schema), {"a": "x"})
+
+
+def test_a_schema_is_read_in_the_dialect_that_it_names() -> None:
+    pair = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"pair": pair},
+    }
+
+    assert normalise(Remote(args_schema=schema), {"pair": ["a", 1]}).args == {"pair": ["a", 1]}
+    assert "pair.1: should be integer" in problems(Remote(args_schema=schema), {"pair": ["a", "b"]})
+
+
 def test_injected_parameters_cannot_be_sent_by_a_model() -> None:
     @tool
     def save(text: str, user: Annotated[str, InjectedToolArg]) -> str:

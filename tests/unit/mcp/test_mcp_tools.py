@@ -7,11 +7,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp import types
 
-from agent.mcp.config import ServerConfig
-from agent.mcp.connection import child_environment
+from agent.mcp.definitions import Definition
+from agent.mcp.servers import Claims, ServerConfig, Stdio
 from agent.mcp.tools import effects_for, provider_name
+from agent.mcp.transport.stdio import child_environment
 
 
 @given(st.text(), st.text())
@@ -26,9 +26,9 @@ def test_long_names_stay_apart() -> None:
     assert first.startswith("s__xxx")
 
 
-def definition(read_only: bool | None) -> types.Tool:
-    hints = None if read_only is None else types.ToolAnnotations(readOnlyHint=read_only)
-    return types.Tool(name="t", inputSchema={"type": "object"}, annotations=hints)
+def definition(read_only: object) -> Definition:
+    hints = {} if read_only is None else {"annotations": {"readOnlyHint": read_only}}
+    return {"name": "t", "inputSchema": {"type": "object"}, **hints}
 
 
 @pytest.mark.parametrize(
@@ -37,28 +37,28 @@ def definition(read_only: bool | None) -> types.Tool:
         (True, True, "read:s"),
         (True, False, "write:s"),
         (True, None, "write:s"),
+        (True, "yes", "write:s"),
+        (True, 1, "write:s"),
         (False, True, "write:s"),
         (False, None, "write:s"),
     ],
 )
-def test_only_a_trusted_hint_makes_a_read(
-    trusted: bool, read_only: bool | None, expected: str
-) -> None:
-    config = ServerConfig(name="s", command="x", trusted=trusted)
+def test_only_a_trusted_hint_makes_a_read(trusted: bool, read_only: object, expected: str) -> None:
+    config = ServerConfig("s", Stdio("x"), trusted=trusted)
     assert effects_for(config, definition(read_only)) == {expected}
 
 
 @pytest.mark.parametrize("trusted", [True, False])
 def test_the_configuration_has_the_last_word(trusted: bool) -> None:
-    effects = {"t": frozenset({"write:mail", "disclose:mail"})}
-    config = ServerConfig(name="s", command="x", trusted=trusted, effects=effects)
+    claims = {"t": Claims(effects=frozenset({"write:mail", "disclose:mail"}))}
+    config = ServerConfig("s", Stdio("x"), trusted=trusted, claims=claims)
     assert effects_for(config, definition(read_only=True)) == {"write:mail", "disclose:mail"}
 
 
 def test_what_a_child_inherits_is_listed() -> None:
-    config = ServerConfig(name="s", command="x", env={"LANG": "C", "OPENAI_API_KEY": "named"})
+    child = Stdio("x", env={"LANG": "C", "OPENAI_API_KEY": "named"})
     ours = {"PATH": "/bin", "LANG": "de", "SAYSO_HOME": "h", "OPENAI_BASE_URL": "u", "X": "x"}
-    assert child_environment(config, ours) == {
+    assert child_environment(child, ours) == {
         "PATH": "/bin",
         "LANG": "C",
         "OPENAI_API_KEY": "named",

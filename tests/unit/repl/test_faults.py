@@ -20,7 +20,15 @@ def faulty(*_):
 
 async def talk(keys, **app):
     """A whole chat: what was typed, and an application that is broken somewhere."""
-    app = SimpleNamespace(model_name="offline", workspace=None, notices=[], **app)
+    servers = SimpleNamespace(servers=[])
+    app = SimpleNamespace(
+        model_name="offline",
+        workspace=None,
+        notices=[],
+        servers=servers,
+        warm=lambda: None,
+        **app,
+    )
 
     async def open_app():
         return app
@@ -44,6 +52,18 @@ async def test_the_chat_goes_on(caplog):
     assert "A new session begins with your next message." in shown
     (entry,) = caplog.records
     assert entry.exc_info[0] is ZeroDivisionError
+
+
+async def test_an_application_that_cannot_be_opened_ends_it(caplog):
+    async def open_app():
+        faulty()
+
+    file = io.StringIO()
+    with create_pipe_input() as pipe, Keyboard(pipe, DummyOutput()) as keyboard:
+        chat = Chat(open_app, Screen(Console(file=file, width=300)), keyboard, DummyOutput())
+        code = await chat.run(None, continue_latest=False)
+    assert code == 1
+    assert file.getvalue().count("unexpected failed: ZeroDivisionError") == 1
 
 
 async def test_a_fault_that_comes_again_before_anything_was_read_ends_it(monkeypatch):

@@ -39,7 +39,7 @@ where the values occur
   order_id: in your words
   expected_revision: in a result of get_order
   note: nowhere before: the model wrote it, or it is a default
-repaired before you saw it
+changed or left open by the check
 expected_revision: “3” became 3
 what would change
 order A1: pending → cancelled
