@@ -24,7 +24,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -333,10 +333,10 @@ class Connection:
     async def _alive(self, link: Link) -> Link:
         """The session, or a new one when this one turns out to be lost."""
         ping = types.ClientRequest(types.PingRequest())
+        asking = link.session.ask(ping, types.EmptyResult)
         try:
-            await self._ask(link, link.session.ask(ping, types.EmptyResult), self.timeouts.listing)
-        except RefusedError:
-            pass  # it answers
+            with suppress(RefusedError):  # a refusal is an answer, too
+                await self._ask(link, asking, self.timeouts.listing)
         except (NotSentError, NoAnswerError) as error:
             link.retire(str(error))
             return await self.open()

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp import types
 
 from agent.checks.arguments import ArgumentsError, normalise
 from agent.mcp.connection import Connection, NotSentError, Timeouts
@@ -154,8 +155,12 @@ async def test_an_answer_is_not_lost_when_the_server_ends_with_it(
 @settings(max_examples=150)
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([b.encode("latin-1") for b in NOISE])))
 def test_any_bytes_leave_a_reader_that_reads_on(lines: list[bytes]) -> None:
+    reads_on = GOOD.replace("$ID", "7").encode()
     for line in lines:
         wire.read_message(line)
+        message = wire.read_message(reads_on)
+        assert message is not None
+        assert isinstance(message.root, types.JSONRPCResponse)
 
 
 @EVERYWHERE

@@ -17,7 +17,7 @@ import pytest
 from agent.mcp.connection import Connection, NotSentError, Timeouts
 from agent.mcp.servers import Http, ServerConfig
 from agent.mcp.transport import http
-from tests.mcp.conftest import Hosting, Serve, Signals
+from tests.mcp.conftest import Hosted, Hosting, Serve, Signals
 from tests.mcp.raw_http import TOOLS, Answer, RawHttp, Request, drop, hang, status
 from tools.contract import OutcomeUnknown, ToolFailure, TransientFailure
 
@@ -613,6 +613,15 @@ def _self_signed(folder: Path) -> Path:
 # --- servers that go away and come back --------------------------------------------------------
 
 
+async def killed_during_calls(hosted: Hosted, signals: Signals) -> list[Any]:
+    """What becomes of a write and of a read that are under way when the server is killed."""
+    writing = asyncio.create_task(hosted.tool("wait").ainvoke({}))
+    reading = asyncio.create_task(hosted.tool("wait_reading").ainvoke({}))
+    await signals.next("called")
+    os.kill((await signals.next("called"))["pid"], 9)
+    return await asyncio.gather(writing, reading, return_exceptions=True)
+
+
 async def test_a_server_that_was_killed_and_started_again(
     serve: Serve, hosting: Hosting, signals: Signals
 ) -> None:
@@ -620,12 +629,7 @@ async def test_a_server_that_was_killed_and_started_again(
     assert isinstance(config.transport, Http)
     port = int(config.transport.url.rpartition(":")[2].partition("/")[0])
     async with hosting(config) as hosted:
-        writing = asyncio.create_task(hosted.tool("wait").ainvoke({}))
-        reading = asyncio.create_task(hosted.tool("wait_reading").ainvoke({}))
-        await signals.next("called")
-        pid = (await signals.next("called"))["pid"]
-        os.kill(pid, 9)
-        write, read = await asyncio.gather(writing, reading, return_exceptions=True)
+        write, read = await killed_during_calls(hosted, signals)
         assert type(write) is OutcomeUnknown
         assert "the connection was lost before it answered" in str(write)
         assert type(read) is TransientFailure
@@ -715,12 +719,7 @@ async def test_the_older_transport_loses_its_server(
     assert isinstance(config.transport, Http)
     port = int(config.transport.url.rpartition(":")[2].partition("/")[0])
     async with hosting(config) as hosted:
-        writing = asyncio.create_task(hosted.tool("wait").ainvoke({}))
-        reading = asyncio.create_task(hosted.tool("wait_reading").ainvoke({}))
-        await signals.next("called")
-        pid = (await signals.next("called"))["pid"]
-        os.kill(pid, 9)
-        write, read = await asyncio.gather(writing, reading, return_exceptions=True)
+        write, read = await killed_during_calls(hosted, signals)
         assert type(write) is OutcomeUnknown
         assert type(read) is TransientFailure
         await serve("sse", port=port)

@@ -143,6 +143,7 @@ def test_a_second_signal_ends_it_at_once(number: signal.Signals) -> None:
             server.running.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
                 server.running.wait(0.01)
+        assert server.running.returncode == -number
 
 
 def test_when_nobody_reads_its_answers_it_ends() -> None:

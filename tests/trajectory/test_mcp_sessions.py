@@ -319,44 +319,40 @@ async def test_a_tool_that_was_held_is_not_offered_before_its_server_is_reached(
         assert "guide__book" in {tool.name for tool in app.tools}
 
 
+async def approved(home: Path) -> str:
+    """A session whose write was approved and has not run: its id."""
+    async with session(home, [BOOK], options=OPTIONS) as (app, opened):
+        async for _ in opened.run("book it"):
+            pass
+        (approval,) = opened.pending()
+        decide(app, approval, Decision("approve"))
+        return opened.id
+
+
+async def refused_as_another(home: Path, id_: str, options: Options) -> None:
+    """Carry the session on: the approval is for another tool, so nothing is even begun."""
+    async with (
+        application(home, [BOOK, "So."], options=options) as app,
+        app.open_session(id_) as opened,
+    ):
+        events = [event async for event in opened.resume()]
+        assert "or the tool is another one since" in results(events)[-1]
+        assert app.store.ledger.list(session=id_) == []
+
+
 async def test_an_approval_holds_for_the_definition_that_was_shown(sayso_home: Path) -> None:
     pins = Pins(sayso_home)
     pins.confirm(GUIDE, "ana")
-    steps = [BOOK, "So."]
-    async with session(sayso_home, steps, options=OPTIONS) as (app, opened):
-        async for _ in opened.run("book it"):
-            pass
-        (approval,) = opened.pending()
-        decide(app, approval, Decision("approve"))
-        id_ = opened.id
+    id_ = await approved(sayso_home)
     definitions = pins.definitions(GUIDE) or {}
     pins.pin(GUIDE, [{**one, "description": "Other words."} for one in definitions.values()], "ana")
-    async with (
-        application(sayso_home, steps, options=OPTIONS) as app,
-        app.open_session(id_) as opened,
-    ):
-        events = [event async for event in opened.resume()]
-        assert "or the tool is another one since" in results(events)[-1]
-        assert app.store.ledger.list(session=id_) == []
+    await refused_as_another(sayso_home, id_, OPTIONS)
 
 
 async def test_an_approval_holds_for_the_server_that_was_shown(sayso_home: Path) -> None:
-    steps = [BOOK, "So."]
-    async with session(sayso_home, steps, options=OPTIONS) as (app, opened):
-        async for _ in opened.run("book it"):
-            pass
-        (approval,) = opened.pending()
-        decide(app, approval, Decision("approve"))
-        id_ = opened.id
+    id_ = await approved(sayso_home)
     other = replace(GUIDE, transport=Stdio(sys.executable, ("-P", str(SERVER))))
-    options = replace(OPTIONS, servers=(other,))
-    async with (
-        application(sayso_home, steps, options=options) as app,
-        app.open_session(id_) as opened,
-    ):
-        events = [event async for event in opened.resume()]
-        assert "or the tool is another one since" in results(events)[-1]
-        assert app.store.ledger.list(session=id_) == []
+    await refused_as_another(sayso_home, id_, replace(OPTIONS, servers=(other,)))
 
 
 async def test_a_question_of_a_dead_process_cannot_be_answered(sayso_home: Path) -> None:

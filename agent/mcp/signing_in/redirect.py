@@ -23,6 +23,8 @@ _HOST = "127.0.0.1"
 _PATH = "/callback"
 _MAX_HEAD = 32 * 1024
 _PATIENCE = 10.0
+_NO_BROWSER = (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+"""How somebody ends who has connected and is no browser with an answer."""
 
 _TAKEN = "sayso has the answer of the sign-in. Go back to the terminal."
 _NOTHING = "There is nothing here."
@@ -99,12 +101,11 @@ class Redirect:
         assert task is not None
         self._tasks.add(task)
         try:
-            async with asyncio.timeout(_PATIENCE):
-                head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_page(*self._answer_to(head)))
-                await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever it was, it was no browser with an answer
+            with suppress(*_NO_BROWSER):
+                async with asyncio.timeout(_PATIENCE):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(_page(*self._answer_to(head)))
+                    await writer.drain()
         finally:
             self._tasks.discard(task)
             writer.close()

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from mcp.shared.auth import (
@@ -168,12 +168,10 @@ async def _locked(path: Path) -> int | None:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        try:
+        with suppress(BlockingIOError, FileNotFoundError):  # held, or replaced: try again
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
-        except (BlockingIOError, FileNotFoundError):
-            pass
         os.close(handle)
         await asyncio.sleep(_BETWEEN_TRIES)
 

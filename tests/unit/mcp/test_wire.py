@@ -33,8 +33,11 @@ def read(message: Any) -> Any:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_nothing(data: bytes) -> None:
-    read_message(data)
-    read_message(bytearray(b'{"jsonrpc":"2.0","id":1,"result":' + data))
+    found = read_message(data)
+    assert found is None or isinstance(found, types.JSONRPCMessage)
+    begun = read_message(bytearray(b'{"jsonrpc":"2.0","id":1,"result":' + data))
+    assert begun is not None, "whoever waits for it is told at once"
+    assert isinstance(begun.root, types.JSONRPCResponse | types.JSONRPCError)
 
 
 @given(LIKE_A_MESSAGE)
