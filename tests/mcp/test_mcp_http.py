@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -631,7 +632,8 @@ async def test_a_server_that_was_killed_and_started_again(
     async with hosting(config) as hosted:
         write, read = await killed_during_calls(hosted, signals)
         assert type(write) is OutcomeUnknown
-        assert "the connection was lost before it answered" in str(write)
+        # The kernel of a killed process resets its connections or just closes them.
+        assert re.search("lost before it answered|ended before the answer", str(write))
         assert type(read) is TransientFailure
 
         away = await hosted.outcome("raw")
