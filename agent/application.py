@@ -28,6 +28,7 @@ from agent.elicitation import Elicitor
 from agent.errors import UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
+from agent.mcp.waiting import Waiting
 from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model, service_of
 from agent.safe_text import shorten
@@ -64,6 +65,7 @@ class Options:
         via: Where decisions of this process come from: ``chat``, ``cli`` …
         override: Whether an opened session uses this process's model instead of its own.
         asks: Whether an MCP server may put a question to a person, who has to be waited for.
+        waiting: Shows which MCP servers the start waits for, and ends that.
     """
 
     granted: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ class Options:
     via: str = "cli"
     override: bool = False
     asks: bool = True
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 @dataclass
@@ -138,6 +141,7 @@ class Application:
             tell=self._tell,
             log=self._log,
             auth=lambda server: stored_auth(server, self.settings.home),
+            waiting=self.options.waiting,
         )
         self.host = await stack.enter_async_context(McpHost(self.options.servers, around))
         self.notices += self.host.complaints

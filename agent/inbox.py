@@ -66,7 +66,7 @@ def _checked(
             f"{approval.session} open: an answer would reach nobody. Nothing was decided."
         )
     if approval.kind == "elicitation" and decision.type == "respond":
-        return _checked_answer(approval, decision), None
+        return checked_answer(approval, decision), None
     if decision.type != "edit":
         return decision, None
     if approval.kind != "write":
@@ -74,10 +74,14 @@ def _checked(
     return _checked_edit(approval, decision, find_tool)
 
 
-def _checked_answer(approval: ApprovalRecord, decision: Decision) -> Decision:
-    """An answer to a server's question, as JSON where it asks with a form."""
+def checked_answer(approval: ApprovalRecord, decision: Decision) -> Decision:
+    """An answer to a server's question, as JSON where it asks with a form, defaults and all.
+
+    Raises:
+        InvalidDecision: It does not fit the form; the message says what would.
+    """
     from agent.canonical import canonical_json
-    from agent.mcp.questions import answer_to
+    from agent.forms import answer_to
 
     try:
         content = answer_to(approval.args, decision.message)

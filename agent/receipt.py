@@ -78,6 +78,14 @@ def describe_call(tool: str, args: dict[str, Any], limit: int = 160) -> str:
     return f"{tool}({inner if len(inner) <= limit else inner[: limit - 1] + '…'})"
 
 
+def describe(approval: ApprovalRecord) -> str:
+    """What an approval is about, on one line: its call, or a server's question."""
+    if approval.kind == "elicitation":
+        asked = " ".join(str(approval.args.get("message", "")).split())
+        return f"question of {approval.tool} “{_cut(asked, 80)}”"
+    return describe_call(approval.tool, approval.args)
+
+
 def _short(value: Any, limit: int = 60) -> str:
     return _cut(canonical_json(value), limit)
 

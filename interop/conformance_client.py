@@ -38,7 +38,7 @@ class Enter:
 async def accept(question: Question) -> Reply:
     """The form as they leave it."""
     prompts, screen = cast(Prompts, Enter()), cast(Screen, None)
-    return Reply("accept", await fill(question.args, prompts, screen))
+    return Reply("accept", await fill(question.args, prompts, screen, lambda: False))
 
 
 class Person:

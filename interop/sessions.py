@@ -24,6 +24,12 @@ from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Decision
 from tests.support.sessions import session
 
+NO_TASKS = (
+    "MCP server everything: its tool 'simulate-research-query' is not offered: "
+    "it can only be run as a task, which this host does not do"
+)
+"""What is said at the start of every session with that server."""
+
 
 @dataclass
 class Talk:
@@ -126,7 +132,7 @@ async def talk(home: Path, steps: list[Any], *servers: ServerConfig) -> AsyncIte
     """A new session with these servers, and a model that follows ``steps``."""
     options = Options(via="test", servers=servers)
     async with session(home, steps, domains=("research",), options=options) as (app, opened):
-        assert app.notices == []
+        assert app.notices == [NO_TASKS for server in servers if server.name == "everything"]
         assert app.servers.complaints == []
         yield Talk(app, opened)
 

@@ -26,7 +26,7 @@ from mcp_servers.rate_limit import RateLimit
 from mcp_servers.serving import Offer, offer_tools
 from tests.support.courses import LMS_TOKEN
 from tests.support.served import AGENT_TOKEN, closed_port, served
-from tools.contract import Contract, ToolFailure, make_tool
+from tools.contract import Contract, PlainTool, ToolFailure
 from tools.worlds.order_desk import OrderDesk
 from tools.worlds.pages import Corpus
 
@@ -196,7 +196,7 @@ def offer(name: str, folder: Path) -> Offer:
             return generated.offer(Upstream(nobody, SecretStr(LMS_TOKEN)))
     reads = Contract(effects=frozenset({"read:layer"}))
     tools = (test_simple_text, test_error_handling)
-    return offer_tools(name, "", [make_tool(one, args=Nothing, contract=reads) for one in tools])
+    return offer_tools(name, "", [PlainTool(one, args=Nothing, contract=reads) for one in tools])
 
 
 def with_token(application: ASGIApp) -> ASGIApp:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.events import ApprovalAsked, CallProgress, Done
-from agent.mcp.connection import RefusedError
+from agent.mcp.errors import RefusedError
 from agent.mcp.servers import ServerConfig
 from agent.models.scripted import call, step
 from agent.types import Attachment, Decision
@@ -181,10 +181,9 @@ async def test_what_is_not_offered_is_not_asked_for(server: ServerConfig, sayso_
 
 
 async def test_a_tool_that_runs_as_a_task_alone(server: ServerConfig, sayso_home: Path) -> None:
-    """Tasks are not spoken; the server's refusal is an answer like any other."""
+    """Tasks are not spoken: the tool is named as left out at the start, and cannot be called."""
     wanted = call("everything__simulate-research-query", topic="tides")
     async with talk(sayso_home, [step(wanted), "It cannot."], server) as talking:
-        await talking.say("look it up")
-        (text,) = await talking.approve()
-        assert "requires task augmentation" in text
-        assert [effect.state for effect in talking.effects] == ["failed"]
+        (text,) = await talking.say("look it up")
+        assert "There is no tool everything__simulate-research-query" in text
+        assert talking.effects == []

@@ -6,6 +6,7 @@ and no ``.env`` file counts here.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -41,6 +42,18 @@ def _safe_for_a_token(url: HttpUrl) -> HttpUrl:
     return url
 
 
+def _home_expanded(value: object) -> object:
+    """An MCP host's configuration is no shell: nobody else knows what ``~`` means."""
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        raise ValueError("a path, or no such variable at all")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:  # pathlib's word for a ~name that is nobody's
+        raise ValueError("a path whose ~ or ~name is a home folder on this machine") from None
+
+
 def _words(value: object) -> object:
     return value.split() if isinstance(value, str) else value
 
@@ -54,6 +67,8 @@ def _scopes(reading: str) -> Any:
 
 
 Token = Annotated[SecretStr, AfterValidator(_usable_token)]
+File = Annotated[Path, BeforeValidator(_home_expanded)]
+Folder = Annotated[DirectoryPath, BeforeValidator(_home_expanded)]
 
 
 class CallerSettings(BaseSettings):
@@ -87,7 +102,7 @@ class CallerSettings(BaseSettings):
 class OrdersSettings(CallerSettings):
     """Settings of ``mcp_servers.orders``."""
 
-    database: Path = Field(
+    database: File = Field(
         default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "orders.db",
         validation_alias="ORDER_DESK_DB",
         description="The order desk's database; made with sample orders when missing. By "
@@ -103,7 +118,7 @@ class OrdersSettings(CallerSettings):
 class ResearchSettings(CallerSettings):
     """Settings of ``mcp_servers.research``."""
 
-    corpus: DirectoryPath | None = Field(
+    corpus: Folder | None = Field(
         default=None,
         validation_alias="RESEARCH_CORPUS",
         description="A folder of pages; by default the bundled ones.",
@@ -120,7 +135,7 @@ class LmsSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_file=None, extra="ignore", hide_input_in_errors=True)
 
-    database: Path = Field(
+    database: File = Field(
         default_factory=lambda: platformdirs.user_state_path("sayso") / "worlds" / "courses.db",
         validation_alias="LMS_DB",
         description="The gradebook; made with sample courses when missing.",
@@ -169,3 +184,15 @@ def read_settings(kind: type[S]) -> S:
             name = ".".join(map(str, fault["loc"]))
             sys.stderr.write(f"{name}: {fault['msg']}\n" if name else f"{fault['msg']}\n")
         raise SystemExit(2) from None
+
+
+def shut_out_fastmcp_settings() -> None:
+    """Keep FastMCP from settings of its own, which it reads when it is imported.
+
+    It would take them from ``FASTMCP_*`` and from the ``.env`` of whatever folder the server is
+    started in: tracebacks in answers (``DEBUG``), other checks of arguments, and an end with a
+    traceback where it does not understand one.
+    """
+    for name in [name for name in os.environ if name.upper().startswith("FASTMCP_")]:
+        del os.environ[name]
+    os.environ["FASTMCP_ENV_FILE"] = os.devnull

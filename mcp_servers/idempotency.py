@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastmcp.server.dependencies import get_context
 from pydantic import BaseModel
 
 from tools.contract import ToolFailure
@@ -66,6 +65,8 @@ def key_of(arguments: Mapping[str, Any]) -> Key:
 
 def _in_meta() -> object:
     """What the request's ``_meta`` has as its key, of any type; ``None``: nothing."""
+    from fastmcp.server.dependencies import get_context  # the course service does without
+
     request = get_context().request_context
     meta: Any = request.meta if request else None
     if isinstance(meta, BaseModel):  # FastMCP 3; a plain mapping in 4

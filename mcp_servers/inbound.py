@@ -8,7 +8,8 @@ that. stdio has no token: who starts the process is its caller.
 
 | request | answer |
 | --- | --- |
-| ``Host`` or ``Origin`` of another site | 421, 403 (FastMCP's guard) |
+| ``Host`` or ``Origin`` of another site | 421, 403 (``mcp_servers.local_http``, and FastMCP's \
+own guard) |
 | more than ``MAX_REQUESTS_PER_MINUTE`` | 429 with ``Retry-After`` |
 | no token, a wrong or an expired one | 401 with ``WWW-Authenticate: Bearer`` |
 | a body of more than ``MAX_MESSAGE`` bytes; one that does not arrive | 413; 408 |

@@ -1,24 +1,49 @@
 """An ASGI application on 127.0.0.1: the one way in which anything here listens.
 
-Connections are few and impatient: one that sends no whole request head in time is closed, and
-beyond ``MAX_CONNECTIONS`` a request gets a 503.
+A page of another site can make a browser send requests here, under a name of its own that it lets
+point to this machine. So ``Host`` must be one of our two names, and ``Origin``, where there is
+one, a site of this machine; each is read in one spelling only.
+
+============================================================  ========
+request                                                       answer
+============================================================  ========
+a target that is no path, such as ``http://other/mcp``        400
+no ``Host``, several, or another than ``127.0.0.1`` or        400, 421
+``localhost`` with or without a port
+several ``Origin``, or another than ``http`` or ``https`` of  403
+``127.0.0.1``, ``localhost`` or ``[::1]``; ``null`` too
+one more than ``MAX_CONNECTIONS`` connections that are all    503
+being answered
+no whole head in ``PATIENCE`` seconds                         none; the
+                                                              connection is closed
+============================================================  ========
+
+A connection that asks nothing keeps nobody out: where there are as many as may be, the one that
+has been silent for the longest time is closed for a new one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import sys
-from contextlib import suppress
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 ADDRESS = "127.0.0.1"
 MAX_CONNECTIONS = 200
 PATIENCE = 10.0
 """Seconds in which a connection must send a request's head; a body has as many again."""
+
+_HOST = re.compile(rb"(?:127\.0\.0\.1|localhost)(?::([0-9]{1,5}))?", re.IGNORECASE)
+_ORIGIN = re.compile(
+    rb"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::([0-9]{1,5}))?", re.IGNORECASE
+)
+_MAX_PORT = 65535
 
 
 def bind(port: int) -> socket.socket:
@@ -43,8 +68,7 @@ def serve(application: ASGIApp, listening: socket.socket, path: str = "") -> Non
     """Say on standard error where it is, and serve until SIGINT or SIGTERM."""
     sys.stderr.write(f"Listening on http://{ADDRESS}:{listening.getsockname()[1]}{path}\n")
     sys.stderr.flush()
-    with suppress(KeyboardInterrupt):  # raised anew by uvicorn, after it has shut down
-        server_of(application).run(sockets=[listening])
+    server_of(application).run(sockets=[listening])
 
 
 def server_of(application: ASGIApp, patience: float = PATIENCE) -> uvicorn.Server:
@@ -55,17 +79,47 @@ def server_of(application: ASGIApp, patience: float = PATIENCE) -> uvicorn.Serve
 
     return uvicorn.Server(
         uvicorn.Config(
-            application,
+            _for_this_machine(application),
             http=Connection,
             lifespan="on",
+            workers=1,  # else it reads WEB_CONCURRENCY
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             ws="none",
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS + 1,  # so many are too many
             timeout_graceful_shutdown=2,
         )
     )
+
+
+def _for_this_machine(application: ASGIApp) -> ASGIApp:
+    """The application behind the look at where a request comes from."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = _refusal(scope) if scope["type"] == "http" else None
+        await (refusal or application)(scope, receive, send)
+
+    return guarded
+
+
+def _refusal(scope: Scope) -> Response | None:
+    """Why a request goes no further, or ``None``."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    origins = [value for name, value in scope["headers"] if name == b"origin"]
+    if not scope["raw_path"].startswith(b"/"):
+        return PlainTextResponse("The target of a request is a path.", 400)
+    if len(hosts) != 1 or not _is(_HOST, hosts[0]):
+        return PlainTextResponse("Host must be 127.0.0.1 or localhost, or that and a port.", 421)
+    if len(origins) > 1 or not all(_is(_ORIGIN, origin) for origin in origins):
+        return PlainTextResponse("Pages of other sites may not call this server.", 403)
+    return None
+
+
+def _is(form: re.Pattern[bytes], value: bytes) -> bool:
+    match = form.fullmatch(value)
+    return match is not None and int(match[1] or 0) <= _MAX_PORT
 
 
 class _Impatient(H11Protocol):
@@ -73,10 +127,12 @@ class _Impatient(H11Protocol):
 
     seconds: float
     _timer: asyncio.TimerHandle | None = None
+    _silent_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
+        self._make_room()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -91,8 +147,23 @@ class _Impatient(H11Protocol):
         if self._timer:
             self._timer.cancel()
         self._timer = self.loop.call_later(self.seconds, self._hang_up)
+        self._silent_since = self.loop.time()
 
     def _hang_up(self) -> None:
         """Close, unless a request is being answered; its end starts the time anew."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_silent():
             self.transport.close()
+
+    def _is_silent(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """Close the connection that has been silent for the longest time, if there are too many."""
+        present = [
+            one
+            for one in self.connections
+            if isinstance(one, _Impatient) and not one.transport.is_closing()
+        ]
+        silent = [one for one in present if one is not self and one._is_silent()]
+        if len(present) > MAX_CONNECTIONS and silent:
+            min(silent, key=lambda one: one._silent_since).transport.close()

@@ -2,7 +2,8 @@
 
 The SDK's own readers leave gaps. Over stdio they answer what is no JSON with a log message, take
 a request whose id is ``null`` for a notification, and never answer one that is nested deep; an
-unknown method is "invalid parameters", an unknown tool a result, and any cursor is taken. So a
+unknown method is "invalid parameters", an unknown tool a result, and any cursor is taken. What
+does not fit their types they answer without a word of why, and write whole into the log. So a
 message is read here, once, and what was read is what goes on, spelled anew.
 
 ==============================================  ==================================================
@@ -14,16 +15,22 @@ too long; an array (batches are no part of       -32600
 the protocol); not an object; not JSON-RPC
 2.0; an id that is no string or integer
 an unknown method                                -32601
-parameters that are no object; an unknown        -32602
-tool or prompt; a cursor, since none is given
+parameters that do not fit; an unknown tool or   -32602
+prompt; a cursor, since none is given
 a notification, an answer                        none, whatever is wrong with it
 ==============================================  ==================================================
+
+A ``task`` beside a tool's arguments is dropped: the servers announce no tasks, and who does not
+has to serve such a call as any other (revision 2025-11-25, Tasks).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
+
+from mcp import types
+from pydantic import BaseModel, ValidationError
 
 from mcp_servers import strict_json
 
@@ -34,21 +41,29 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 
-METHODS = frozenset(
-    {
-        "initialize",
-        "ping",
-        "tools/list",
-        "tools/call",
-        "resources/list",
-        "resources/read",
-        "resources/templates/list",
-        "prompts/list",
-        "prompts/get",
-        "logging/setLevel",
-    }
-)
+REQUESTS: dict[str, type[BaseModel]] = {
+    "initialize": types.InitializeRequest,
+    "ping": types.PingRequest,
+    "tools/list": types.ListToolsRequest,
+    "tools/call": types.CallToolRequest,
+    "resources/list": types.ListResourcesRequest,
+    "resources/read": types.ReadResourceRequest,
+    "resources/templates/list": types.ListResourceTemplatesRequest,
+    "prompts/list": types.ListPromptsRequest,
+    "prompts/get": types.GetPromptRequest,
+    "logging/setLevel": types.SetLevelRequest,
+}
 """What FastMCP answers."""
+
+NOTIFICATIONS: dict[str, type[BaseModel]] = {
+    "notifications/initialized": types.InitializedNotification,
+    "notifications/cancelled": types.CancelledNotification,
+    "notifications/progress": types.ProgressNotification,
+    "notifications/roots/list_changed": types.RootsListChangedNotification,
+}
+"""What the SDK listens to."""
+
+_MAX_FAULTS, _MAX_FAULT = 5, 200  # and characters of one, which may name a member of the message
 
 Message = dict[str, Any]
 
@@ -88,35 +103,49 @@ class Gate:
             return None  # the servers ask nothing, so it answers nothing
         if message.get("jsonrpc") != "2.0" or not isinstance(message.get("method"), str):
             raise Refused(INVALID_REQUEST, "This is no JSON-RPC 2.0 request.", _id(message))
-        has_params = isinstance(message.get("params"), dict | None)
+        if message.get("params") is None:
+            message.pop("params", None)
         if "id" not in message:
-            return message if has_params else None
+            kind = NOTIFICATIONS.get(message["method"])
+            return message if kind and not _faults(kind, message) else None
         if _id(message) is None:
             raise Refused(INVALID_REQUEST, "The id of a request is a string or an integer.")
-        if message["method"] not in METHODS:
-            text = f"There is no method {message['method'][:100]!r}."
-            raise Refused(METHOD_NOT_FOUND, text, _id(message))
-        if not has_params:
-            raise Refused(INVALID_PARAMS, "params must be an object.", _id(message))
-        self._check_params(message["method"], message.get("params") or {}, _id(message))
+        self._check_request(message)
         return message
 
-    def _check_params(self, method: str, params: Message, id: str | int | None) -> None:
+    def _check_request(self, message: Message) -> None:
+        method, params = message["method"], message.get("params", {})
+        if method not in REQUESTS:
+            raise Refused(METHOD_NOT_FOUND, f"There is no method {method[:100]!r}.", _id(message))
+        if method == "tools/call" and isinstance(params, dict):
+            params.pop("task", None)
+        if faults := _faults(REQUESTS[method], message) or self._beyond_types(method, params):
+            raise Refused(INVALID_PARAMS, faults, _id(message))
+
+    def _beyond_types(self, method: str, params: Message) -> str | None:
+        """What is wrong with parameters that the protocol's types let pass."""
         if method.endswith("/list") and params.get("cursor") is not None:
-            text = "Unknown cursor: lists come whole, so none is ever given. Leave it out."
-            raise Refused(INVALID_PARAMS, text, id)
-        if method == "initialize" and not isinstance(params.get("protocolVersion"), str):
-            raise Refused(INVALID_PARAMS, "protocolVersion must be a string.", id)
+            return "Unknown cursor: lists come whole, so none is ever given. Leave it out."
+        if method == "initialize" and not isinstance(params["protocolVersion"], str):
+            return "protocolVersion must be a string."
         if method == "prompts/get":
-            raise Refused(INVALID_PARAMS, "There are no prompts.", id)
-        if method != "tools/call":
-            return
-        name = params.get("name")
-        if not isinstance(name, str):
-            raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool.", id)
-        if name not in self._tools:
-            text = f"Unknown tool: {name[:100]!r}. tools/list has the names."
-            raise Refused(INVALID_PARAMS, text, id)
+            return "There are no prompts."
+        if method == "tools/call" and params["name"] not in self._tools:
+            return f"Unknown tool: {params['name'][:100]!r}. tools/list has the names."
+        return None
+
+
+def _faults(kind: type[BaseModel], message: Message) -> str:
+    """Where a message does not fit its type and why; empty when it fits."""
+    try:
+        kind.model_validate(message)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        return "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"[:_MAX_FAULT]
+            for fault in faults[:_MAX_FAULTS]
+        )
+    return ""
 
 
 def _object(raw: bytes | bytearray) -> Message:

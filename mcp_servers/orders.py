@@ -7,11 +7,14 @@ companions who may call over HTTP; see ``mcp_servers.config``.
 
 from __future__ import annotations
 
-from mcp_servers.config import OrdersSettings
+from typing import TYPE_CHECKING
+
 from mcp_servers.program import run
-from mcp_servers.serving import Offer, offer_tools
-from tools.orders import order_tools
-from tools.worlds.order_desk import OrderDesk
+
+if TYPE_CHECKING:
+    from mcp_servers.config import OrdersSettings
+    from mcp_servers.serving import Offer
+    from tools.worlds.order_desk import OrderDesk
 
 DEFAULT_PORT = 8767
 INSTRUCTIONS = (
@@ -22,17 +25,27 @@ INSTRUCTIONS = (
 
 def offer(desk: OrderDesk) -> Offer:
     """The order desk's tools over one desk."""
-    return offer_tools("orders", INSTRUCTIONS, order_tools(desk))
+    from mcp_servers.serving import offer_tools
+    from tools.orders import plain_order_tools
+
+    return offer_tools("orders", INSTRUCTIONS, plain_order_tools(desk))
 
 
 def main() -> None:
     """Serve as the command line says."""
-    run(
-        "mcp_servers.orders",
-        OrdersSettings,
-        lambda settings: offer(OrderDesk(settings.database)),
-        DEFAULT_PORT,
-    )
+    run("mcp_servers.orders", _settings, _offer, DEFAULT_PORT)
+
+
+def _settings() -> OrdersSettings:
+    from mcp_servers.config import OrdersSettings, read_settings
+
+    return read_settings(OrdersSettings)
+
+
+def _offer(settings: OrdersSettings) -> Offer:
+    from tools.worlds.order_desk import OrderDesk
+
+    return offer(OrderDesk(settings.database))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ its companions who may call over HTTP; see ``mcp_servers.config``.
 
 from __future__ import annotations
 
-from mcp_servers.config import ResearchSettings
+from typing import TYPE_CHECKING
+
 from mcp_servers.program import run
-from mcp_servers.serving import Offer, offer_tools
-from tools.research import research_tools
-from tools.worlds.pages import Corpus
+
+if TYPE_CHECKING:
+    from mcp_servers.config import ResearchSettings
+    from mcp_servers.serving import Offer
+    from tools.worlds.pages import Corpus
 
 DEFAULT_PORT = 8768
 INSTRUCTIONS = (
@@ -22,17 +25,27 @@ INSTRUCTIONS = (
 
 def offer(corpus: Corpus) -> Offer:
     """The research tools over one corpus."""
-    return offer_tools("research", INSTRUCTIONS, research_tools(corpus))
+    from mcp_servers.serving import offer_tools
+    from tools.research import plain_research_tools
+
+    return offer_tools("research", INSTRUCTIONS, plain_research_tools(corpus))
 
 
 def main() -> None:
     """Serve as the command line says."""
-    run(
-        "mcp_servers.research",
-        ResearchSettings,
-        lambda settings: offer(Corpus(settings.corpus) if settings.corpus else Corpus()),
-        DEFAULT_PORT,
-    )
+    run("mcp_servers.research", _settings, _offer, DEFAULT_PORT)
+
+
+def _settings() -> ResearchSettings:
+    from mcp_servers.config import ResearchSettings, read_settings
+
+    return read_settings(ResearchSettings)
+
+
+def _offer(settings: ResearchSettings) -> Offer:
+    from tools.worlds.pages import Corpus
+
+    return offer(Corpus(settings.corpus) if settings.corpus else Corpus())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Our tools as tools of a FastMCP server: what holds inside the agent holds outside.
 
-Name, description, argument schema and results are those of the LangChain tool; annotations and
-scope are read off its contract; an error becomes an ``isError`` result whose text says what to
-do. Where a result is a JSON object, it comes as structured content too.
+Name, description, argument schema and results are those of the tool; annotations and scope are
+read off its contract; an error becomes an ``isError`` result whose text says what to do. Where a
+result is a JSON object, it comes as structured content too.
 
 Two keys of ``_meta`` carry what the protocol has no word for:
 
@@ -29,18 +29,15 @@ from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider, require_scopes
 from fastmcp.tools import Tool, ToolResult
 from jsonschema import Draft202012Validator
-from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, InstanceOf, ValidationError
 
 from mcp_servers.idempotency import KEY_ARGUMENT, KEY_SCHEMA, Key, key_of
 from tools.contract import (
     CallInfo,
-    ContractTool,
     OutcomeUnknown,
+    PlainTool,
     ToolFailure,
     TransientFailure,
-    contract_of,
     current_call,
     is_read,
 )
@@ -90,14 +87,14 @@ class OfferedTool(Tool):
 
 
 class ServedTool(OfferedTool):
-    """A LangChain tool of ours, served."""
+    """A tool of ours, served."""
 
-    inner: BaseTool = Field(exclude=True, repr=False)
+    inner: InstanceOf[PlainTool] = Field(exclude=True, repr=False)
 
     def complaints(self, arguments: dict[str, Any]) -> Iterable[str]:
         """What the argument model says."""
         try:
-            _arguments_of(self.inner).model_validate(arguments)
+            self.inner.args.model_validate(arguments)
         except ValidationError as error:
             for problem in error.errors(include_url=False, include_context=False):
                 place = ".".join(map(str, problem["loc"])) or "arguments"
@@ -105,24 +102,21 @@ class ServedTool(OfferedTool):
 
     def reads(self, arguments: Mapping[str, Any]) -> bool:
         """What the contract says."""
-        return is_read(contract_of(self.inner).effects_of(arguments))
+        return is_read(self.inner.contract.effects_of(arguments))
 
     async def call(self, arguments: dict[str, Any], key: str | None) -> ToolResult:
         """Run the tool as an agent would."""
         token = current_call.set(CallInfo(idempotency_key=key))
         try:
-            message = await self.inner.ainvoke(
-                {"type": "tool_call", "id": self.name, "name": self.name, "args": arguments}
-            )
+            text = await self.inner.call(arguments)
         finally:
             current_call.reset(token)
-        assert isinstance(message, ToolMessage)
         if self.output_schema is None:
-            return ToolResult(content=message.text)
-        value = json.loads(message.text)
+            return ToolResult(content=text)
+        value = json.loads(text)
         # Else the SDK would find it, and call what happened an error without an outcome.
         Draft202012Validator(self.output_schema).validate(value)
-        return ToolResult(content=message.text, structured_content=value)
+        return ToolResult(content=text, structured_content=value)
 
 
 @dataclass(frozen=True)
@@ -164,8 +158,8 @@ class Offer:
         return server
 
 
-def offer_tools(name: str, instructions: str, tools: Iterable[BaseTool]) -> Offer:
-    """LangChain tools of ours as the offer of a server."""
+def offer_tools(name: str, instructions: str, tools: Iterable[PlainTool]) -> Offer:
+    """Tools of ours as the offer of a server."""
     return Offer(name, instructions, [_served(name, tool) for tool in tools])
 
 
@@ -179,14 +173,13 @@ def scope_for(server: str, *, reads: bool) -> str:
     return read_scope(server) if reads else f"{server}:write"
 
 
-def annotations_of(tool: BaseTool) -> dict[str, bool]:
+def annotations_of(tool: PlainTool) -> dict[str, bool]:
     """The protocol's hints, as its schema names them, from what the contract promises.
 
     A write that can be undone is not destructive. One that is only safe to repeat under a key
     is not called idempotent: the protocol means "the same arguments", with or without a key.
     """
-    contract = contract_of(tool)
-    reads = _always_reads(tool)
+    contract, reads = tool.contract, _always_reads(tool)
     return {
         "readOnlyHint": reads,
         "destructiveHint": not reads and contract.undo is None,
@@ -195,9 +188,9 @@ def annotations_of(tool: BaseTool) -> dict[str, bool]:
     }
 
 
-def _served(server: str, tool: BaseTool) -> ServedTool:
-    takes_key = contract_of(tool).idempotency == "key"
-    parameters = _arguments_of(tool).model_json_schema()
+def _served(server: str, tool: PlainTool) -> ServedTool:
+    takes_key = tool.contract.idempotency == "key"
+    parameters = tool.args.model_json_schema()
     if takes_key:
         parameters["properties"][KEY_ARGUMENT] = KEY_SCHEMA
     return ServedTool.model_validate(
@@ -205,7 +198,7 @@ def _served(server: str, tool: BaseTool) -> ServedTool:
             "name": tool.name,
             "description": tool.description,
             "parameters": parameters,
-            "output_schema": tool.result_schema if isinstance(tool, ContractTool) else None,
+            "output_schema": tool.result_schema,
             "annotations": annotations_of(tool),
             "scope": scope_for(server, reads=_always_reads(tool)),
             "takes_key": takes_key,
@@ -214,16 +207,9 @@ def _served(server: str, tool: BaseTool) -> ServedTool:
     )
 
 
-def _always_reads(tool: BaseTool) -> bool:
+def _always_reads(tool: PlainTool) -> bool:
     """Effects may depend on the arguments; without any, such a tool counts as a write."""
-    return is_read(contract_of(tool).effects_of({}))
-
-
-def _arguments_of(tool: BaseTool) -> type[BaseModel]:
-    schema = tool.args_schema
-    assert isinstance(schema, type)
-    assert issubclass(schema, BaseModel)
-    return schema
+    return is_read(tool.contract.effects_of({}))
 
 
 def _wrong_arguments(tool: str, problems: Iterable[str]) -> ToolResult:

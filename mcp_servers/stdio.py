@@ -18,8 +18,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, TypeVar, cast
 
 from fastmcp import FastMCP
@@ -48,8 +48,8 @@ async def _serve(server: FastMCP, gate: Gate, source: BinaryIO, sink: int) -> No
     try:
         async with asyncio.timeout(None) as limit:
             lines.when_ending(lambda: limit.reschedule(loop.time() + SETTLING))
-            _stop_on_signals(lines.stop)
-            await _run(server, lines)
+            with _stopping_on_signals(lines.stop):
+                await _run(server, lines)
     except TimeoutError:
         sys.stderr.write("Ended while a call was still running.\n")
         sys.stderr.flush()
@@ -81,20 +81,28 @@ def _take_streams() -> tuple[BinaryIO, int]:
     return os.fdopen(source, "rb"), sink
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call ``stop`` at the first SIGTERM or SIGINT; the second one has its usual effect."""
+@contextmanager
+def _stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Inside, the first SIGTERM or SIGINT calls ``stop``; any other ends the process at once."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
 
     def first() -> None:
         stop()
-        for number in numbers:
+        no_more()
+
+    def no_more() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    for number in numbers:
-        with suppress(NotImplementedError):  # Windows, where they end the process at once
+    with suppress(NotImplementedError):  # Windows, where they end the process at once
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, first)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError):
+            no_more()
 
 
 class _Lines:

@@ -1,21 +1,28 @@
-"""What a tool promises beside its schema, and the errors it may raise.
+"""What a tool is: its function, its schema, what it promises beside that, the errors it may raise.
 
 What a contract does not say is assumed at its worst: a tool without one changes the world in
 an unknown way, its results are untrusted and private, and repeating it is not safe.
+
+Nothing here needs LangChain, which takes half a second to import. ``tools.langchain_tools`` makes
+a LangChain tool of a ``PlainTool``; an MCP server calls it as it is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
-from langchain_core.tools.base import ArgsSchema
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from tools.langchain_tools import ContractTool
 
 Args = Mapping[str, Any]
 Effects = frozenset[str]
@@ -159,20 +166,53 @@ current_call: ContextVar[CallInfo] = ContextVar("current_call", default=OUTSIDE)
 """Set by the harness around a call; a tool with ``idempotency="key"`` reads its key here."""
 
 
-class ContractTool(StructuredTool):
-    """A LangChain tool that carries its contract.
+@dataclass(frozen=True)
+class PlainTool:
+    """A tool as it is, whoever calls it; its description is the function's docstring.
 
-    ``result_schema`` is the JSON Schema of a result that is a JSON object; ``None``: it is text.
+    Args:
+        function: Sync or async; its parameters are the fields of ``args``.
+        args: The argument model. It should forbid extra fields, so that the schema says
+            ``additionalProperties: false``.
+        result: The model whose JSON the function returns; ``None``: it returns text.
+        name: Empty: the function's.
     """
 
-    contract: Contract = WORST
-    result_schema: dict[str, Any] | None = None
+    function: Callable[..., Any]
+    args: type[BaseModel]
+    contract: Contract
+    result: type[BaseModel] | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the function's name when there is no other."""
+        if not self.name:
+            object.__setattr__(self, "name", self.function.__name__)
 
     @property
-    def tool_call_schema(self) -> ArgsSchema:
-        """The argument model itself, so that ``additionalProperties: false`` is not lost."""
-        assert self.args_schema is not None
-        return self.args_schema
+    def description(self) -> str:
+        """What the model reads."""
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def result_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of a result that is a JSON object; ``None``: it is text."""
+        return self.result.model_json_schema() if self.result else None
+
+    async def call(self, arguments: Args) -> str:
+        """Call it once; a sync function runs in a thread, with ``current_call`` as it is here.
+
+        Raises:
+            pydantic.ValidationError: The arguments do not fit; nothing was called.
+            Exception: Whatever the function raises.
+        """
+        valid = self.args.model_validate(arguments)
+        values = {name: getattr(valid, name) for name in self.args.model_fields}
+        if inspect.iscoroutinefunction(self.function):
+            text: str = await self.function(**values)
+        else:
+            text = await asyncio.to_thread(self.function, **values)
+        return text
 
 
 def make_tool(
@@ -181,33 +221,16 @@ def make_tool(
     args: type[BaseModel],
     contract: Contract,
     result: type[BaseModel] | None = None,
-    name: str | None = None,
+    name: str = "",
 ) -> ContractTool:
-    """Make a tool from a function (sync or async), its argument model and its contract.
+    """A LangChain tool of a function and what ``PlainTool`` wants to know beside it.
 
-    The description is the function's docstring. The model should forbid extra fields, so that
-    the schema says ``additionalProperties: false``. ``result`` is the model whose JSON the
-    function returns; ``None``: it returns text.
+    Raises:
+        ValueError: A parameter that LangChain would fill in itself.
     """
-    _check_parameters(args)
-    is_async = inspect.iscoroutinefunction(function)
-    return ContractTool(
-        name=name or function.__name__,
-        description=inspect.cleandoc(function.__doc__ or ""),
-        args_schema=args,
-        func=None if is_async else function,
-        coroutine=function if is_async else None,
-        contract=contract,
-        result_schema=result.model_json_schema() if result else None,
-    )
+    from tools.langchain_tools import langchain_tool
 
-
-def _check_parameters(args: type[BaseModel]) -> None:
-    for name, field in args.model_fields.items():
-        if name in RESERVED:
-            raise ValueError(f"{name}: LangChain keeps this name; call the parameter otherwise")
-        if any(isinstance(m, InjectedToolArg) or m is InjectedToolArg for m in field.metadata):
-            raise ValueError(f"{name}: an injected parameter is no argument of the model's")
+    return langchain_tool(PlainTool(function, args, contract, result, name))
 
 
 RESERVED = frozenset({"config", "run_manager", "callbacks"})

@@ -12,9 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from langchain_core.tools import BaseTool
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tools.contract import (
@@ -22,11 +21,11 @@ from tools.contract import (
     Contract,
     Effects,
     OutcomeUnknown,
+    PlainTool,
     Preview,
     ToolFailure,
     TransientFailure,
     current_call,
-    make_tool,
 )
 from tools.worlds.order_desk import (
     MAX_PAGE_SIZE,
@@ -46,21 +45,24 @@ from tools.worlds.order_desk import (
     money,
 )
 
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
 READ: Effects = frozenset({"read:orders"})
 WRITE: Effects = frozenset({"write:orders"})
 
 
-def order_tools(desk: OrderDesk) -> list[BaseTool]:
+def plain_order_tools(desk: OrderDesk) -> list[PlainTool]:
     """``list_orders``, ``get_order``, ``cancel_order`` and ``refund_order`` over one desk."""
     tools = _OrderTools(desk)
     return [
-        make_tool(
+        PlainTool(
             tools.list_orders,
             args=ListOrders,
             result=OrderPage,
             contract=Contract(effects=READ, open_world=False, private=True, version="1"),
         ),
-        make_tool(
+        PlainTool(
             tools.get_order,
             args=GetOrder,
             result=WholeOrder,
@@ -72,7 +74,7 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
                 version="1",
             ),
         ),
-        make_tool(
+        PlainTool(
             tools.cancel_order,
             args=CancelOrder,
             result=Cancelled,
@@ -87,7 +89,7 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
                 version="1",
             ),
         ),
-        make_tool(
+        PlainTool(
             tools.refund_order,
             args=RefundOrder,
             result=Refunded,
@@ -103,6 +105,13 @@ def order_tools(desk: OrderDesk) -> list[BaseTool]:
             ),
         ),
     ]
+
+
+def order_tools(desk: OrderDesk) -> list[BaseTool]:
+    """The plain tools, as an agent has them."""
+    from tools.langchain_tools import langchain_tool
+
+    return [langchain_tool(tool) for tool in plain_order_tools(desk)]
 
 
 # Arguments ---------------------------------------------------------------------------------

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict, Field
 
-from tools.contract import Contract, ToolFailure, make_tool
+from tools.contract import Contract, PlainTool, ToolFailure
 from tools.worlds.arithmetic import MAX_LENGTH, ArithmeticRefused, decimal_text, evaluate
 from tools.worlds.pages import BUNDLED, Corpus, MalformedPage, WebPage
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
 
 RESULTS = 3
 PART_LENGTH = 4_000  # characters of page text that one fetch returns
@@ -25,15 +28,22 @@ _FROM_THE_WEB = Contract(
 _PURE = Contract(effects=frozenset({"read:math"}), open_world=False, private=False, version="1")
 
 
-def research_tools(corpus: Corpus | Path | str | None = None) -> list[BaseTool]:
-    """``search``, ``fetch`` and ``calculator`` over a corpus; the bundled one by default."""
-    pages = corpus if isinstance(corpus, Corpus) else Corpus(corpus or BUNDLED)
-    tools = _ResearchTools(pages)
+def plain_research_tools(corpus: Corpus) -> list[PlainTool]:
+    """``search``, ``fetch`` and ``calculator`` over a corpus."""
+    tools = _ResearchTools(corpus)
     return [
-        make_tool(tools.search, args=Search, contract=_FROM_THE_WEB, result=Found),
-        make_tool(tools.fetch, args=Fetch, contract=_FROM_THE_WEB),
-        make_tool(calculator, args=Calculator, contract=_PURE, result=Value),
+        PlainTool(tools.search, args=Search, contract=_FROM_THE_WEB, result=Found),
+        PlainTool(tools.fetch, args=Fetch, contract=_FROM_THE_WEB),
+        PlainTool(calculator, args=Calculator, contract=_PURE, result=Value),
     ]
+
+
+def research_tools(corpus: Corpus | Path | str | None = None) -> list[BaseTool]:
+    """The plain tools over a corpus, as an agent has them; the bundled corpus by default."""
+    from tools.langchain_tools import langchain_tool
+
+    pages = corpus if isinstance(corpus, Corpus) else Corpus(corpus or BUNDLED)
+    return [langchain_tool(tool) for tool in plain_research_tools(pages)]
 
 
 class _Strict(BaseModel):

@@ -14,6 +14,9 @@ from agent.errors import SaysoError
 
 if TYPE_CHECKING:
     from agent.config import Settings
+    from agent.mcp.host import Server
+    from agent.mcp.pins import Pins
+    from agent.mcp.servers import ServerConfig
     from agent.store import Store
     from agent.trust import FolderItems
 
@@ -200,24 +203,50 @@ def _servers(settings: Settings, items: FolderItems | None, trust: bool) -> Iter
     import asyncio
 
     from agent.cli.servers import HOW_TO_CONFIRM, found, not_confirmed
-    from agent.config import actor, process_environment
-    from agent.mcp.host import McpHost, Surroundings
     from agent.mcp.pins import Pins
-    from agent.mcp.signing_in.sign_in import stored_auth
 
     home = settings.ensure_home()
     configuration, pins = found(home, Path.cwd(), items, None), Pins(home)
-    for remark in configuration.remarks:
-        yield Check("mcp", "warn", remark, "Mend that file.")
+    waiting = [e for e in configuration.entries if not (trust or pins.is_confirmed(e.server))]
+    servers = [entry.server for entry in configuration.entries if entry not in waiting]
+    tried = asyncio.run(_open_all(settings, servers, pins)) if servers else _Tried("", [])
+    kinds = {
+        tried.summary: len(servers),
+        f"{len(waiting)} not confirmed": len(waiting),
+        f"{len(configuration.disabled)} disabled": len(configuration.disabled),
+        f"{len(configuration.problems)} left out": len(configuration.problems),
+    }
+    listed = ", ".join(words for words, number in kinds.items() if number)
+    total = sum(kinds.values())
+    yield Check("mcp", "ok", f"{counted(total, 'server')}: {listed}" if total else "no servers")
+    yield from (Check("mcp", "ok", sentence) for sentence in configuration.disabled)
+    for problem in configuration.problems:
+        yield Check("mcp", "warn", str(problem), "Mend that file.")
+    for notice in configuration.notices:
+        yield Check("mcp", "warn", notice, "Look at that file.")
     if pins.problem:
         yield Check("mcp", "warn", pins.problem, "Look at it: sayso mcp list")
-    waiting = [e for e in configuration.entries if not (trust or pins.is_confirmed(e.server))]
     for entry in waiting:
         yield Check("mcp", "warn", not_confirmed(entry), HOW_TO_CONFIRM)
-    servers = [entry.server for entry in configuration.entries if entry not in waiting]
-    if not servers:
-        yield Check("mcp", "ok", "no servers in use")
-        return
+    yield from tried.checks
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What became of the servers that were started: in a few words, and what is wrong."""
+
+    summary: str
+    checks: list[Check]
+
+
+async def _open_all(settings: Settings, servers: list[ServerConfig], pins: Pins) -> _Tried:
+    import asyncio
+
+    from agent.config import actor, process_environment
+    from agent.mcp.host import McpHost, Surroundings
+    from agent.mcp.signing_in.sign_in import stored_auth
+
+    home = settings.ensure_home()
     around = Surroundings(
         environment=process_environment(),
         log_folder=home / "logs",
@@ -225,18 +254,33 @@ def _servers(settings: Settings, items: FolderItems | None, trust: bool) -> Iter
         by=actor(settings, "cli").name,
         auth=lambda server: stored_auth(server, home),
     )
-    host = McpHost(servers, around)
+    async with McpHost(servers, around) as host:
+        opening = [s.connection.open() for s in host.servers if s.objection is None]
+        await asyncio.gather(*opening, return_exceptions=True)  # the host knows what failed
+        failed = len(host.problems)
+        held = sum(len(server.changes) for server in host.servers if server.problem is None)
+        words = [f"{len(servers) - failed} ready with {counted(len(host.tools), 'tool')}"]
+        words[0] += f" ({held} held)" if held else ""
+        words += [f"{failed} cannot be used"] if failed else []
+        logs = around.log_folder
+        checks = [check for server in host.servers for check in _complaints(server, logs)]
+        return _Tried(", ".join(words), checks)
 
-    async def open_all() -> tuple[int, int, list[str]]:
-        async with host:
-            opening = [s.connection.open() for s in host.servers if s.objection is None]
-            await asyncio.gather(*opening, return_exceptions=True)  # the host knows what failed
-            return len(servers) - len(host.problems), len(host.tools), host.complaints
 
-    used, number, complaints = asyncio.run(open_all())
-    yield Check("mcp", "ok", f"{used} server(s), {number} tool(s)")
-    for complaint in complaints:
-        yield Check("mcp", "fail", complaint, f"What it wrote: {home / 'logs'}")
+def _complaints(server: Server, logs: Path) -> Iterator[Check]:
+    """What is wrong with a server that was started, or with single tools of it."""
+    status: Status = "fail"
+    log = logs / f"mcp-{server.config.id}.log"
+    mend = f"What it wrote: {log}" if log.exists() else "Look at it: sayso mcp list"
+    if server.problem is None:
+        status, mend = "warn", "What is not said to be wrong with it can be used."
+    for said in server.complaints:
+        yield Check("mcp", status, f"MCP server {server.config.name}: {said}", mend)
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 server``, ``2 servers``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _tracing() -> Check:

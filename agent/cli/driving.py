@@ -25,10 +25,11 @@ on. A Done: that is how it ends."""
 
 @dataclass
 class _Pass:
-    """One pass of a session: how it ended, and what it asked."""
+    """One pass of a session: how it ended, what it asked, whether anything happened in it."""
 
     done: Done
     asked: list[str] = field(default_factory=list)
+    happened: bool = True
 
 
 async def drive(
@@ -38,12 +39,14 @@ async def drive(
     *,
     text: str | None = None,
     settle: Settle | None = None,
+    again: bool = True,
 ) -> int:
     """Send a message, or carry on, until the session is at rest or waits; report it.
 
     Args:
         text: The message; ``None`` resumes.
         settle: Answers what waits; without it a session that waits is left waiting.
+        again: Whether the answer of a turn that had ended before is given once more.
 
     Returns:
         The exit code.
@@ -57,7 +60,8 @@ async def drive(
             last = await _hold(app, session_id, reporter, None, settle)
         except SessionBusy:
             break  # whoever decided has gone on with it
-    outcome = _outcome(app, last.done)
+    done = last.done if last.happened or again else replace(last.done, answer="")
+    outcome = _outcome(app, done)
     reporter.end(outcome)
     return outcome.done.exit
 
@@ -82,10 +86,12 @@ async def _hold(
 
 async def _follow(events: AsyncGenerator[Event, None], reporter: Reporter) -> _Pass:
     asked: list[str] = []
+    happened = False
     async with contextlib.aclosing(events):
         async for event in events:
             if isinstance(event, Done):
-                return _Pass(event, asked)
+                return _Pass(event, asked, happened)
+            happened = True
             if isinstance(event, ApprovalAsked):
                 asked.append(event.approval.id)
             reporter.show(event)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from agent.cli.start import Plan
     from agent.config import Settings
+    from agent.forms import Field
     from agent.store import Store
     from agent.store.records import ApprovalRecord, EffectRecord, SessionRecord
     from agent.types import Decision
@@ -90,12 +91,9 @@ def approvals(
 
 
 def _list(rows: list[ApprovalRecord], everything: bool) -> None:
-    from agent.receipt import describe_call
+    from agent.receipt import describe
 
-    table = [
-        [row.id, row.kind, row.session, moment(row.asked_at), describe_call(row.tool, row.args)]
-        for row in rows
-    ]
+    table = [[row.id, row.kind, row.session, moment(row.asked_at), describe(row)] for row in rows]
     headings = ["ID", "KIND", "SESSION", "ASKED (UTC)", "CALL"]
     if everything:
         headings[4:4] = ["STATUS", "BY"]
@@ -148,20 +146,21 @@ def respond(
     start: Start,
     approval: Whole,
     message: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--message",
             metavar="TEXT",
-            help="What the model gets; of a server's form, JSON by field.",
+            help="What the model gets; of a server's form, JSON by field. Without it you are "
+            "asked for each field.",
         ),
-    ],
+    ] = None,
     yes: Yes = False,
     no_resume: NoResume = False,
 ) -> None:
     """Answer a call in its tool's place, so that it does not run; or a server's question."""
     from agent.types import Decision
 
-    decision = Decision("respond", message=message)
+    decision = None if message is None else Decision("respond", message=message)
     raise typer.Exit(_decide(start, approval, decision, yes=yes, resume=not no_resume))
 
 
@@ -182,6 +181,8 @@ def reconcile(
     """Say whether a write happened whose outcome is unknown."""
     from agent.cli.start import open_store
     from agent.config import actor
+    from agent.receipt import describe_call
+    from agent.safe_text import one_line
 
     if happened is None:
         raise UsageError(
@@ -191,11 +192,12 @@ def reconcile(
     with open_store() as (settings, store):
         effect = _effect_in_doubt(store, doubt)
         session = store.sessions.get(effect.session)
+        call = one_line(describe_call(effect.tool, effect.args))
         word = "happened" if happened else "did not happen"
-        if on_terminal() and not yes and not confirm(f"{_called(effect)} {word}. Record that?"):
+        if on_terminal() and not yes and not confirm(f"{call} {word}. Record that?"):
             raise SaysoError("Nothing was recorded.")
         store.ledger.settle(effect.id, happened, actor(settings, "cli"), comment)
-        say(f"Recorded: {_called(effect)} {word} [{effect.id}].")
+        say(f"Recorded: {call} {word} [{effect.id}].")
         goes_on = not no_resume and _is_ours(settings, store, session)
     raise typer.Exit(_carry_on(start, session.id) if goes_on else 0)
 
@@ -228,8 +230,10 @@ def _whole(row: _Row, id_: str) -> _Row:
     return row
 
 
-def _decide(start: Start, approval_id: str, decision: Decision, *, yes: bool, resume: bool) -> int:
-    """Show, confirm, record, carry on; the exit code."""
+def _decide(
+    start: Start, approval_id: str, decision: Decision | None, *, yes: bool, resume: bool
+) -> int:
+    """Show, confirm, record, carry on; the exit code. Without a decision, its answer is typed."""
     from agent import inbox
     from agent.cli.start import open_store
     from agent.config import actor
@@ -240,14 +244,24 @@ def _decide(start: Start, approval_id: str, decision: Decision, *, yes: bool, re
         _refuse_doubt(approval)
         session = store.sessions.get(approval.session)
         tools: dict[str, BaseTool] = {}
-        if decision.type == "edit":
+        if decision is not None and decision.type == "edit":
             from agent.cli.editing import checked_edit
 
             tools, decision = checked_edit(_plan(start), session, approval, decision)
         if on_terminal():
-            _show(approval, session, edited=decision.args)
-            if not yes and not confirm(_question(decision)):
-                raise SaysoError(f"Nothing was decided; {approval.id} still waits.")
+            _show(approval, session, edited=decision.args if decision is not None else None)
+        if decision is None:
+            from agent.cli.answering import answer_from_terminal
+            from agent.types import Decision
+
+            decision = Decision("respond", message=answer_from_terminal(approval))
+        if decision.type == "respond" and approval.kind == "elicitation":
+            from agent.cli.answering import show_answer
+
+            decision = inbox.checked_answer(approval, decision)
+            show_answer(approval, decision.message)
+        if on_terminal() and not yes and not confirm(_question(decision, approval)):
+            raise SaysoError(f"Nothing was decided; {approval.id} still waits.")
         (decided,) = inbox.decide(
             store, [(approval.id, decision)], actor(settings, "cli"), tools.get
         )
@@ -287,8 +301,12 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
     return args
 
 
-def _question(decision: Decision) -> str:
+def _question(decision: Decision, approval: ApprovalRecord) -> str:
     match decision.type:
+        case "respond" if approval.kind == "elicitation":
+            return "Answer that?"
+        case "reject" if approval.kind == "elicitation":
+            return "Decline it?"
         case "approve":
             return "Approve it?"
         case "edit":
@@ -299,12 +317,14 @@ def _question(decision: Decision) -> str:
             return "Answer it, without running it?"
 
 
-def _called(row: ApprovalRecord | EffectRecord) -> str:
-    from agent.receipt import describe_call
+def _called(approval: ApprovalRecord) -> str:
+    """What was decided on, with the arguments that were decided."""
+    from agent.receipt import describe, describe_call
     from agent.safe_text import one_line
 
-    args = getattr(row, "decided_args", None) or row.args
-    return one_line(describe_call(row.tool, args))
+    if approval.decided_args is not None:
+        return one_line(describe_call(approval.tool, approval.decided_args))
+    return one_line(describe(approval))
 
 
 def _show(
@@ -315,25 +335,36 @@ def _show(
     to_stdout: bool = False,
 ) -> None:
     """The panel, as the chat shows it; for an edit also what would run instead."""
+    import shlex
     import sys
 
+    from agent.forms import fields_of
     from agent.repl.panel import approval_panel
     from agent.repl.screen import Screen
-    from agent.safe_text import exact_json, one_line
+    from agent.safe_text import exact_json
 
     Screen.on(sys.stdout if to_stdout else sys.stderr).show(approval_panel(approval, session))
     if edited is not None:
         say(f"would run with\n{exact_json(edited)}")
     if to_stdout and approval.status == "pending" and approval.kind == "elicitation":
-        asked = approval.args.get("schema", {}).get("properties", {})
-        fields = ", ".join(f'"{one_line(name)}": …' for name in asked)
-        what = f"'{{{fields}}}'" if fields else "done"
-        say(f"Answer it: sayso respond {approval.id} --message {what}")
+        say(f"Answer it: sayso respond {approval.id}")
+        if approval.args.get("schema") is not None:
+            fields = ", ".join(map(_as_json_member, fields_of(approval.args)))
+            say(f"At once: sayso respond {approval.id} --message {shlex.quote(f'{{{fields}}}')}")
         say(f"Or decline: sayso reject {approval.id} --reason TEXT")
     if to_stdout and approval.status != "pending":
         by = approval.decided_by or "the program"
         comment = f": {approval.comment}" if approval.comment else ""
         answer(f"{approval.status} by {by} at {approval.decided_at}{comment}")
+
+
+def _as_json_member(field: Field) -> str:
+    """A field as part of an answer: with its default, or ``…`` where a value has to go."""
+    from agent.forms import LEFT_OUT
+    from agent.safe_text import exact_json
+
+    value = "…" if field.default is LEFT_OUT else exact_json(field.default, indent=None)
+    return f"{exact_json(field.name)}: {value}"
 
 
 # --- what follows --------------------------------------------------------------------------
@@ -364,7 +395,7 @@ def _carry_on(start: Start, session: str) -> int:
     from agent.cli.run import carry_on
 
     try:
-        return asyncio.run(carry_on(_plan(start), session))
+        return asyncio.run(carry_on(_plan(start), session, again=False))
     except SessionBusy as busy:
         _say_busy(session, busy.owner)
         return 0

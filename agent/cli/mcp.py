@@ -63,7 +63,12 @@ def list_(as_json_: Json = False) -> None:
     items, of_folder = look(here)
     configuration = together([of_person(home, as_written), of_folder])
     pins = Pins(home)
-    for sentence in (*items.refused, *configuration.notices, pins.problem):
+    for sentence in (
+        *items.refused,
+        *configuration.disabled,
+        *configuration.notices,
+        pins.problem,
+    ):
         if sentence:
             say(sentence)
     untrusted = set() if is_trusted(here, items, home) else {here / MCP}
@@ -104,7 +109,7 @@ def _rows(
             "id": server.id,
             "source": str(server.source),
             "transport": remote or "stdio",
-            "shown": transport.shown,
+            "shown": entry.shown,
             "confirmed": pins.is_confirmed(server) and server.source not in untrusted,
             "trusted": server.trusted,
             "tools": None if pinned is None else len(pinned),
@@ -233,7 +238,8 @@ def _listed(settings: Settings, server: ServerConfig) -> Mapping[str, Definition
 
     from agent.cli.faults import logged
     from agent.config import process_environment
-    from agent.mcp.connection import Connection, Link
+    from agent.mcp.connection import Connection
+    from agent.mcp.link import Link
     from agent.mcp.signing_in.sign_in import stored_auth
 
     async def open_once() -> Link:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,48 +14,60 @@ from agent.cli.output import answer_table, on_terminal, say
 from agent.errors import NotFound, SaysoError, UsageError
 
 if TYPE_CHECKING:
+    from agent.mcp.configuration.document import Document, Written
     from agent.mcp.configuration.parse import Entry
 
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND ARGS", help="What starts it, after --.", show_default=False),
+]
+Url = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Where it is, instead of a command.")
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME=VALUE", help="A variable it gets; can be repeated."),
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="'NAME: VALUE'", help="With --url; can be repeated."),
+]
+Cwd = Annotated[
+    Path | None, typer.Option("--cwd", metavar="DIR", help="Where it starts; else your home.")
+]
+Sse = Annotated[bool, typer.Option("--sse", help="It speaks the older HTTP with SSE.")]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Permit http:// to another machine: others can read and change it."
+    ),
+]
+Trusted = Annotated[bool, typer.Option("--trusted", help="Believe which of its tools only read.")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", help="For one call; else 30.")
+]
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="Such as .vscode/mcp.json.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Only these servers of it.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 SIZE_LIMIT = 8 * 1024 * 1024
 """Bytes of a file to import: some hosts keep much else beside the servers."""
 
-_INPUT = re.compile(r"\$\{input:([^}]+)\}")
-
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- COMMAND ARGS", help="What starts it, after --.", show_default=False
-        ),
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Where it is, instead of a command.")
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="A variable it gets; can be repeated."),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="'NAME: VALUE'", help="With --url; can be repeated."),
-    ] = None,
-    cwd: Annotated[
-        Path | None, typer.Option("--cwd", metavar="DIR", help="Where it starts; else your home.")
-    ] = None,
-    sse: Annotated[bool, typer.Option("--sse", help="It speaks the older HTTP with SSE.")] = False,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Reach another machine without encryption.")
-    ] = False,
-    trusted: Annotated[
-        bool, typer.Option("--trusted", help="Believe which of its tools only read.")
-    ] = False,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="For one call; else 30.")
-    ] = None,
+    name: NewName,
+    command: Words = None,
+    url: Url = None,
+    env: Env = None,
+    header: Header = None,
+    cwd: Cwd = None,
+    sse: Sse = False,
+    insecure: Insecure = False,
+    trusted: Trusted = False,
+    timeout: Timeout = None,
     yes: Yes = False,
 ) -> None:
     """Add a server of your own: shown as it would be started, confirmed, kept in SAYSO_HOME.
@@ -64,76 +76,94 @@ def add(
     """
     if (url is None) == (not command):
         raise UsageError("Name either a command, after --, or --url. Nothing was added.")
-    entry: dict[str, Any]
-    if url is not None:
-        if env or cwd:
-            raise UsageError("--env and --cwd are for a command. Nothing was added.")
-        entry = {
-            "type": "sse" if sse else "http",
-            "url": url,
-            "headers": _pairs(header, ":", "header"),
-        }
-    else:
-        if header or sse or insecure:
-            raise UsageError("--header, --sse and --insecure go with --url. Nothing was added.")
-        first, *args = command or [""]
-        entry = {"command": first, "args": args, "env": _pairs(env, "=", "env")}
-        if cwd is not None:
-            entry["cwd"] = str(cwd.absolute())
+    if url is not None and (env or cwd):
+        raise UsageError("--env and --cwd are for a command. Nothing was added.")
+    if url is None and (header or sse or insecure):
+        raise UsageError("--header, --sse and --insecure go with --url. Nothing was added.")
+    reached = _program(command, env, cwd) if url is None else _remote(url, header, sse)
+    new = _New()
+    new.add(name, reached | _believed(trusted, timeout, insecure))
+    new.write(yes)
+
+
+def _program(
+    command: Sequence[str] | None, env: Sequence[str] | None, cwd: Path | None
+) -> dict[str, Any]:
+    first, *args = command or [""]
+    entry: dict[str, Any] = {"command": first}
+    if args:
+        entry["args"] = args
+    if env:
+        entry["env"] = dict(_pair(one, "=", "env") for one in env)
+    if cwd is not None:
+        entry["cwd"] = str(cwd) if str(cwd).startswith("${") else str(cwd.absolute())
+    return entry
+
+
+def _remote(url: str, header: Sequence[str] | None, sse: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "sse" if sse else "http", "url": url}
+    if header:
+        pairs = [_pair(one, ":", "header") for one in header]
+        entry["headers"] = {name.strip(): value.strip() for name, value in pairs}
+    return entry
+
+
+def _pair(given: str, mark: str, option: str) -> tuple[str, str]:
+    """``NAME=VALUE`` as name and value. A value may be a secret: no message has it."""
+    name, found, value = given.partition(mark)
+    if not found or not name.strip():
+        raise UsageError(f"--{option} takes NAME{mark}VALUE. Nothing was added.")
+    return name, value
+
+
+def _believed(trusted: bool, timeout: float | None, insecure: bool) -> dict[str, Any]:
+    """The ``sayso`` key, where it says anything."""
     said: dict[str, Any] = {"trusted": True} if trusted else {}
     if timeout is not None:
         said["timeout"] = timeout
     if insecure:
         said["insecure"] = True
-    entry["sayso"] = said
-    new = _New()
-    new.take(name, {key: value for key, value in entry.items() if value not in ({}, [])})
-    if new.refused:
-        ((_, why),) = new.refused.items()
-        raise UsageError(f"MCP server {name!r} cannot be added: {why}. Nothing was added.")
-    new.write(yes)
+    return {"sayso": said} if said else {}
 
 
-def import_(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Such as .vscode/mcp.json.")
-    ] = None,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Only these servers of it.")
-    ] = None,
-    yes: Yes = False,
-) -> None:
+def import_(file: File = None, names: Names = None, yes: Yes = False) -> None:
     """Add the servers of another program's file to your own; without FILE, list such files."""
     from agent.mcp.configuration.document import read_document
-    from agent.mcp.configuration.importing import as_own, folder_of
-    from agent.mcp.configuration.parse import Problem
-    from agent.safe_text import one_line
+    from agent.mcp.configuration.importing import folder_of
 
     if file is None:
         _list_places()
         return
     document = read_document(_text(file), file)
     for name in names or ():
-        if name not in document.entries:
-            raise NotFound("MCP server", name, tuple(document.entries), f"That is all of {file}.")
-    folder, new = folder_of(file, Path.home()), _New()
-    left_out = 0
-    for name in names or document.entries:
-        entry = document.entries[name]
-        if isinstance(entry, dict) and entry.get("disabled") is True:
-            say(one_line(f"{name!r} is left out: it is disabled there."))
-            continue
-        new.take(name, as_own(entry, folder), document.inputs)
-        if why := new.refused.get(name):
-            left_out += 1
-            say(str(Problem(name, file, document.line(name), why)))
-        elif idle := _idle(entry):
-            say(one_line(f"{name!r} comes without {', '.join(idle)}: no effect here, writes wait."))
+        if name not in document.names:
+            raise NotFound("MCP server", name, document.names, f"That is all of {file}.")
+    new = _New()
+    for written in document.servers:
+        if not names or written.name in names:
+            _take(new, document, written, folder_of(file, Path.home()))
     if not new.entries:
         raise SaysoError("There is nothing to import. Nothing was changed.")
     new.write(yes)
-    if left_out:
+    if new.refused:
         raise typer.Exit(1)
+
+
+def _take(new: _New, document: Document, written: Written, folder: Path | None) -> None:
+    """Take a server of another program's file; says what it comes without, or why it does not."""
+    from agent.mcp.configuration.foreign import is_switched_off
+    from agent.mcp.configuration.importing import as_own, comes_without
+    from agent.mcp.configuration.parse import Problem
+    from agent.safe_text import one_line
+
+    name, entry = written.name, written.entry
+    if isinstance(entry, dict) and is_switched_off(entry):
+        say(one_line(f"{name!r} is left out: it is disabled there."))
+    elif why := new.take(name, as_own(entry, folder), document.inputs):
+        say(str(Problem(name, document.path, document.line(written), why)))
+    else:
+        for clause in comes_without(entry):
+            say(one_line(f"{name!r} comes {clause}."))
 
 
 class _New:
@@ -142,7 +172,7 @@ class _New:
     Attributes:
         raw: What the file is to say of each.
         entries: How each would be reached.
-        refused: Why others cannot be added, by name.
+        refused: How many others cannot be added.
     """
 
     def __init__(self) -> None:
@@ -155,13 +185,22 @@ class _New:
         self.home = self.settings.ensure_home()
         self.raw: dict[str, Any] = {}
         self.entries: list[Entry] = []
-        self.refused: dict[str, str] = {}
+        self.refused = 0
         self._inputs: list[Any] = []
-        self._there = own_document(self.home).entries
+        self._there = own_document(self.home).names
         self._configuration = of_person(self.home, as_written)
 
-    def take(self, name: str, raw: Any, inputs: Sequence[Any] = ()) -> None:
-        """Add one to those that are to be written, or to those that are refused.
+    def add(self, name: str, raw: dict[str, Any]) -> None:
+        """Add the one that a person has spelled out.
+
+        Raises:
+            UsageError: It cannot be added.
+        """
+        if why := self.take(name, raw) or self._no_folder():
+            raise UsageError(f"MCP server {name!r} cannot be added: {why}. Nothing was added.")
+
+    def take(self, name: str, raw: Any, inputs: Sequence[Any] = ()) -> str | None:
+        """Add one to those that are to be written; a clause says why where it cannot be.
 
         Args:
             raw: What the file is to say of it.
@@ -173,20 +212,29 @@ class _New:
         from agent.mcp.configuration.variables import as_written
 
         if name in self._there:
-            self.refused[name] = "you have a server of that name; sayso mcp remove takes it out"
-            return
+            self.refused += 1
+            return "you have a server of that name; sayso mcp remove takes it out"
         needed = _needed(raw, inputs)
         text = json.dumps({"mcpServers": {name: raw}, "inputs": needed})
         own = path_of(self.home)
         parsed = parse_config(text, own, process_environment(), folder=None, ask=as_written)
         both = together([self._configuration, parsed])
         if len(both.entries) == len(self._configuration.entries):
-            self.refused[name] = both.problems[-1].why
-            return
+            self.refused += 1
+            return both.problems[-1].why
         self._configuration = both
         self.raw[name] = raw
         self.entries.append(both.entries[-1])
         self._inputs += [one for one in needed if one not in self._inputs]
+        return None
+
+    def _no_folder(self) -> str | None:
+        from agent.mcp.servers import Stdio
+
+        transport = self.entries[-1].server.transport
+        if isinstance(transport, Stdio) and transport.cwd and not transport.cwd.is_dir():
+            return f"there is no folder {transport.cwd} to start it in"
+        return None
 
     def write(self, yes: bool) -> None:
         """Show them as they would be started, ask unless ``yes``, write and confirm them.
@@ -201,6 +249,9 @@ class _New:
         from agent.mcp.pins import Pins
         from agent.safe_text import one_line
 
+        for entry in self.entries:
+            if absent := _absent(entry):
+                say(one_line(f"{entry.server.name!r}: {absent}"))
         question = "Add it, and use it from now on?"
         if len(self.entries) > 1:
             question = f"Add these {len(self.entries)}, and use them from now on?"
@@ -220,27 +271,33 @@ class _New:
         say(f"Added to {path_of(self.home)}: {names}. What they offer: sayso tools")
 
 
+def _absent(entry: Entry) -> str | None:
+    """A sentence where the command of a server is not there now."""
+    import shutil
+
+    from agent.config import process_environment
+    from agent.mcp.servers import Stdio
+
+    child = entry.server.transport
+    if not isinstance(child, Stdio):
+        return None
+    if os.sep in child.command:
+        found = shutil.which((child.cwd or Path.cwd()) / child.command)
+        where = "there is no such program"
+    else:
+        path = child.env.get("PATH", process_environment().get("PATH", ""))
+        found, where = shutil.which(child.command, path=path), "it is not on the PATH"
+    if found:
+        return None
+    return f"{child.command} cannot be started now: {where}. It is looked for at every start."
+
+
 def _needed(raw: Any, inputs: Sequence[Any]) -> list[Any]:
     """The inputs that a server's texts name."""
-    named = set(_INPUT.findall(json.dumps(raw, ensure_ascii=False)))
-    return [one for one in inputs if isinstance(one, dict) and one.get("id") in named]
+    from agent.mcp.configuration.variables import id_of, inputs_named
 
-
-def _pairs(given: Sequence[str] | None, mark: str, option: str) -> dict[str, str]:
-    """``NAME=VALUE`` each, as names and values. A value may be a secret: no message has it."""
-    pairs = {}
-    for pair in given or ():
-        name, found, value = pair.partition(mark)
-        if not found or not name.strip():
-            raise UsageError(f"--{option} takes NAME{mark}VALUE. Nothing was added.")
-        pairs[name.strip()] = value.strip() if mark == ":" else value
-    return pairs
-
-
-def _idle(entry: Any) -> list[str]:
-    from agent.mcp.configuration.parse import WITHOUT_EFFECT
-
-    return [key for key in WITHOUT_EFFECT if key in entry]
+    named = inputs_named(raw)
+    return [one for one in inputs if id_of(one) in named]
 
 
 def _text(file: Path) -> str:
@@ -266,7 +323,7 @@ def _list_places() -> None:
     rows = []
     for place in known_places(Path.home(), Path.cwd()):
         try:
-            names = ", ".join(read_document(_text(place), place).entries) or "no servers"
+            names = ", ".join(read_document(_text(place), place).names) or "no servers"
         except UsageError as error:
             names = str(error)
         rows.append([str(place), names])

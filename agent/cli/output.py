@@ -128,9 +128,13 @@ def on_terminal() -> bool:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; only ``y`` or ``yes``, typed after the question, is a yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+    """Ask on the terminal; only ``y`` or ``yes``, typed after the question, is a yes.
+
+    Keys count as soon as ``[y/N]`` stands behind it.
+    """
+    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201
     _forget_typed()
+    print(" [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     reply = sys.stdin.readline()
     if not reply:
         say("")

@@ -138,8 +138,11 @@ def resume(
     raise typer.Exit(asyncio.run(carry_on(plan(start, "cli"), whole, as_json=as_json)))
 
 
-async def carry_on(plan: Plan, session: str, *, as_json: bool = False) -> int:
+async def carry_on(plan: Plan, session: str, *, as_json: bool = False, again: bool = True) -> int:
     """Resume a session and report it.
+
+    Args:
+        again: Whether the answer of a turn that had ended before is given once more.
 
     Returns:
         The exit code.
@@ -155,8 +158,9 @@ async def carry_on(plan: Plan, session: str, *, as_json: bool = False) -> int:
         before = app.store.sessions.get(session)
         for change in app.changes(before):
             say(change)
-        code = await drive(app, session, JsonReporter() if as_json else TextReporter())
-        if before.state in ("done", "cancelled"):
+        reporter = JsonReporter() if as_json else TextReporter()
+        code = await drive(app, session, reporter, again=again)
+        if again and before.state in ("done", "cancelled"):
             say(f"{session} was {before.state}: there was nothing to carry on.")
         return code
 
@@ -211,6 +215,7 @@ async def _chat(start: Start, latest: bool, session: str | None) -> int:
 
         return await talk(
             open_app,
+            waiting=planned.waiting,
             session_id=session,
             continue_latest=latest,
             one_model=start.model is not None,

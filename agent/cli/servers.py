@@ -134,7 +134,7 @@ def not_confirmed(entry: Entry) -> str:
 
 
 def ask_about(entries: list[Entry], question: str) -> bool:
-    """Show exactly what would be started or reached, and ask."""
+    """Show what would be started or reached, and ask."""
     for entry in entries:
         for line in lines(entry):
             say(f"  {line}")
@@ -142,13 +142,13 @@ def ask_about(entries: list[Entry], question: str) -> bool:
 
 
 def lines(entry: Entry) -> Iterator[str]:
-    """What a person confirms: the exact command or address, and what comes with it."""
+    """What a person confirms: the command or address, and what comes with it."""
     from agent.mcp.servers import Stdio
     from agent.safe_text import one_line
 
     server = entry.server
     verb = "runs" if isinstance(server.transport, Stdio) else "connects to"
-    yield one_line(f"{server.name}: {verb} {server.transport.shown}")
+    yield one_line(f"{server.name}: {verb} {entry.shown}")
     for detail in entry.details:
         yield f"  {one_line(detail)}"
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agent.application import Application, Options
     from agent.config import Settings
     from agent.mcp.servers import ServerConfig
+    from agent.mcp.waiting import Waiting
     from agent.store import Store
     from agent.trust import FolderItems
 
@@ -66,6 +67,9 @@ Trust = Annotated[
     ),
 ]
 
+
+PATIENCE = 3.0
+"""Seconds after which a command says which MCP servers its start waits for."""
 
 Command = Callable[..., None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -167,6 +171,12 @@ def open_store() -> Iterator[tuple[Settings, Store]]:
 # --- the whole application -----------------------------------------------------------------
 
 
+def _no_one_yet() -> Waiting:
+    from agent.mcp.waiting import Waiting
+
+    return Waiting()
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the application is opened with."""
@@ -177,6 +187,8 @@ class Plan:
     servers: tuple[ServerConfig, ...] = ()
     asks: bool = True
     """Whether an MCP server may put a question to a person."""
+    waiting: Waiting = field(default_factory=_no_one_yet)
+    """Shows which MCP servers the start waits for."""
 
     @property
     def options(self) -> Options:
@@ -190,6 +202,7 @@ class Plan:
             via=self.via,
             override=self.start.model is not None,
             asks=self.asks,
+            waiting=self.waiting,
         )
 
     async def server_tools(self, stack: AsyncExitStack) -> list[BaseTool]:
@@ -206,8 +219,10 @@ class Plan:
             pins=Pins(home),
             by=actor(self.settings, self.via).name,
             auth=lambda server: stored_auth(server, home),
+            waiting=self.waiting,
         )
-        host = await stack.enter_async_context(McpHost(self.servers, around))
+        async with _named(self.waiting):
+            host = await stack.enter_async_context(McpHost(self.servers, around))
         for complaint in host.complaints:
             say(complaint)
         return host.tools
@@ -292,8 +307,31 @@ async def opened(plan: Plan) -> AsyncIterator[Application]:
     from agent.cli.faults import logged
 
     with logged(plan.settings.ensure_home()), only_answers():
-        async with Application.open(plan.settings, plan.options) as app:
+        async with contextlib.AsyncExitStack() as stack:
+            async with _named(plan.waiting):
+                opening = Application.open(plan.settings, plan.options)
+                app = await stack.enter_async_context(opening)
             for notice in app.notices:
                 say(notice)
             app.on_notice = say
             yield app
+
+
+@contextlib.asynccontextmanager
+async def _named(waiting: Waiting) -> AsyncIterator[None]:
+    """Meanwhile: say which MCP servers are waited for, once that takes longer than usual."""
+    import asyncio
+
+    from agent.safe_text import one_line
+
+    async def look() -> None:
+        await waiting.begun.wait()
+        await asyncio.sleep(PATIENCE)
+        if waiting.servers:
+            say(f"Waiting for MCP server {one_line(', '.join(waiting.servers))} …")
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +20,9 @@ import httpx
 from langchain_core.tools import BaseTool
 
 from agent.errors import McpError, NotFound, SaysoError
-from agent.mcp.connection import DEFAULT_TIMEOUTS, Connection, Link, Reports, Timeouts
+from agent.mcp.connection import Connection, Reports
 from agent.mcp.definitions import Definition, ListingError, look_at
+from agent.mcp.link import Link
 from agent.mcp.offers import (
     Prompt,
     Resource,
@@ -34,7 +35,9 @@ from agent.mcp.offers import (
 from agent.mcp.pins import Change, Pins, compare
 from agent.mcp.questions import Ask, UnderWay
 from agent.mcp.servers import ServerConfig
+from agent.mcp.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from agent.mcp.tools import McpTool, make_tool
+from agent.mcp.waiting import Waiting
 
 MAX_TOLD = 10
 """How many tools of a server are named in what is told about it."""
@@ -54,6 +57,7 @@ class Surroundings:
         tell: Gets a sentence about a server, when something about it has changed.
         log: Gets what a server logs: its name, level, logger, data and the call under way.
         auth: Gives what signs the requests to a server on the network.
+        waiting: Shows which servers the start waits for, and ends that.
     """
 
     environment: Mapping[str, str]
@@ -65,6 +69,7 @@ class Surroundings:
     tell: Callable[[str], None] = lambda sentence: None
     log: Callable[[str, str, str, Any, UnderWay | None], None] = lambda *said: None
     auth: Callable[[ServerConfig], httpx.Auth | None] = lambda server: None
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 @dataclass
@@ -78,6 +83,7 @@ class Server:
         changes: How what it lists differs from what was pinned.
         prompts: Its prompts, as far as they were asked for.
         noted: The tools that were held when it was last listed, while it was not listed here.
+        is_late: The start went on without it, and it is still being opened.
     """
 
     connection: Connection
@@ -87,6 +93,7 @@ class Server:
     changes: list[Change] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
     noted: set[str] = field(default_factory=set)
+    is_late: bool = False
 
     @property
     def config(self) -> ServerConfig:
@@ -96,7 +103,8 @@ class Server:
     @property
     def problem(self) -> str | None:
         """Why it cannot be used now."""
-        return self.objection or self.connection.problem
+        late = "it has not answered yet, and is left out until it does" if self.is_late else None
+        return self.objection or self.connection.problem or late
 
     @property
     def state(self) -> str:
@@ -142,7 +150,7 @@ class McpHost:
     def __init__(self, configs: Sequence[ServerConfig], around: Surroundings) -> None:
         self._around = around
         self._servers = {config.name: Server(self._connect(config)) for config in configs}
-        self._warming: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
 
     def _connect(self, config: ServerConfig) -> Connection:
         around = self._around
@@ -201,13 +209,19 @@ class McpHost:
     async def __aenter__(self) -> Self:
         try:
             pinned = {name: self._pinned(server) for name, server in self._servers.items()}
-            unknown = [self._servers[name] for name, known in pinned.items() if known is None]
-            opened = await asyncio.gather(
-                *(server.connection.open() for server in unknown), return_exceptions=True
-            )
-            links = dict(zip((s.config.name for s in unknown), opened, strict=True))
+            opening = {
+                name: asyncio.ensure_future(_opened(self._servers[name]))
+                for name, known in pinned.items()
+                if known is None
+            }
+            await self._around.waiting.until_opened(opening)
             for name, server in self._servers.items():
-                await self._admit(server, pinned[name], links.get(name))
+                task = opening.get(name)
+                if task is None or task.done():
+                    await self._admit(server, pinned[name], task.result() if task else None)
+                else:
+                    server.is_late = True
+                    self._keep(self._admit_late(server, task))
         except BaseException:
             await self._close()
             raise
@@ -271,9 +285,7 @@ class McpHost:
         """Begin to open the servers that are not open; what is wrong with one is told."""
         for server in self.servers:
             if server.connection.link is None and server.problem is None:
-                task = asyncio.create_task(self._warm(server))
-                self._warming.add(task)
-                task.add_done_callback(self._warming.discard)
+                self._keep(self._warm(server))
 
     async def _warm(self, server: Server) -> None:
         try:
@@ -281,6 +293,12 @@ class McpHost:
             await self.prompts(server.config.name)
         except McpError as error:
             self._around.tell(f"MCP server {server.config.name}: {error}")
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside what the host is used for; it ends with the host."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     # --- admission -------------------------------------------------------------------------
 
@@ -291,13 +309,11 @@ class McpHost:
         self,
         server: Server,
         pinned: Mapping[str, Definition] | None,
-        link: Link | BaseException | None,
+        link: Link | McpError | None,
     ) -> None:
         """Offer a server's tools; one that does not fit beside the others is ended."""
         if isinstance(link, McpError):
             return  # the connection keeps the reason
-        if isinstance(link, BaseException):
-            raise link
         if link is not None:
             server.refused |= link.faults
             by, tools = self._around.by, link.tools.values()
@@ -313,6 +329,15 @@ class McpHost:
             self._offer(server, definitions.values())
         else:
             await server.connection.close()
+
+    async def _admit_late(self, server: Server, opening: asyncio.Future[Link | McpError]) -> None:
+        """Offer the tools of a server that the start went on without, and say so."""
+        link = await opening
+        server.is_late = False
+        await self._admit(server, self._pinned(server), link)
+        ready = f"it is ready now, and a new session has its {len(server.tools)} tool(s)"
+        for sentence in server.complaints or [ready]:
+            self._around.tell(f"MCP server {server.config.name}: {sentence}")
 
     def _offer(self, server: Server, definitions: Iterable[Definition]) -> None:
         """Make the tools; of two that would have one name, those within a server fall both."""
@@ -370,9 +395,17 @@ class McpHost:
             self._around.tell(f"MCP server {server.config.name}: {error}")
 
     async def _close(self) -> None:
-        for task in self._warming:
+        for task in self._beside:
             task.cancel()
         await asyncio.shield(asyncio.gather(*(s.connection.close() for s in self.servers)))
+
+
+async def _opened(server: Server) -> Link | McpError:
+    """Its session, or why there is none."""
+    try:
+        return await server.connection.open()
+    except McpError as error:
+        return error
 
 
 def _usable(server: Server, pinned: Mapping[str, Definition]) -> Mapping[str, Definition]:

@@ -11,8 +11,9 @@ from mcp import types
 from pydantic import AnyUrl, ValidationError
 
 from agent.errors import McpError
-from agent.mcp.connection import Connection, RefusedError
+from agent.mcp.connection import Connection
 from agent.mcp.definitions import ListingError, list_all
+from agent.mcp.errors import RefusedError
 
 
 @dataclass(frozen=True)

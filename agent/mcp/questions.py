@@ -7,14 +7,13 @@ This file imports little: the inbox and the chat's first prompt need it too.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent.forms import choices
 from agent.safe_text import look_alikes, plain
 
 if TYPE_CHECKING:
@@ -67,17 +66,22 @@ class Question:
 
     @property
     def args(self) -> dict[str, Any]:
-        """The question as the arguments of its approval; see :func:`answer_to`."""
+        """The question as the arguments of its approval; see ``agent.forms.answer_to``."""
         asked = {"schema": dict(self.schema)} if self.schema is not None else {"url": self.url}
         return {"message": self.message, **asked}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server gets: the form's content when the person accepts."""
+    """What the server gets: the form's content when the person accepts.
+
+    ``settled`` is told once whether it was handed to the server's connection. What the server
+    does with it, nobody knows.
+    """
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
+    settled: Callable[[bool], None] = field(default=lambda sent: None, compare=False, repr=False)
 
 
 Ask = Callable[[Question], Awaitable[Reply]]
@@ -128,89 +132,3 @@ def _is_plain(one: Mapping[str, Any]) -> bool:
         items = one.get("items")
         return isinstance(items, Mapping) and bool(choices(one))
     return one.get("type") in _SCALARS
-
-
-def choices(one: Mapping[str, Any]) -> list[str]:
-    """The values that a field can have, where it lists them."""
-    source = one.get("items", one)
-    if isinstance(listed := source.get("enum"), list):
-        return [str(value) for value in listed]
-    titled = source.get("oneOf") or source.get("anyOf") or []
-    return [str(c["const"]) for c in titled if isinstance(c, Mapping) and "const" in c]
-
-
-def value_of(one: Mapping[str, Any], text: str) -> Any:
-    """What a person typed for a field, as its value.
-
-    Raises:
-        ValueError: It does not fit; the message says what would.
-    """
-    value: Any = text
-    match one.get("type"):
-        case "boolean":
-            value = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
-            value = value.get(text.strip().lower(), text)
-        case "integer" | "number":
-            try:
-                value = json.loads(text, parse_constant=_no_constant)
-            except (ValueError, RecursionError):
-                value = text
-            if isinstance(value, float) and not math.isfinite(value):
-                value = text
-        case "array":
-            value = [part.strip() for part in text.split(",") if part.strip()]
-    if problem := _problem(one, value):
-        raise ValueError(problem)
-    return value
-
-
-def answer_to(args: Mapping[str, Any], text: str) -> dict[str, Any] | None:
-    """The content of an answer to a question, from the text of a person's decision.
-
-    Args:
-        args: Of the question's approval.
-        text: A JSON object by field; for a form of one field also just its value; for an address
-            anything, which means that what it asks for was done.
-
-    Raises:
-        ValueError: It does not fit the form; the message says why.
-    """
-    schema = args.get("schema")
-    if schema is None:
-        return None
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-        json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):
-        value = None
-    fields = schema["properties"]
-    if not isinstance(value, dict):
-        if len(fields) != 1:
-            raise ValueError(f"a JSON object is needed, with {', '.join(fields)}")
-        ((name, one),) = fields.items()
-        value = {name: value_of(one, text)}
-    defaults = {name: one["default"] for name, one in fields.items() if "default" in one}
-    value = {**defaults, **value}
-    if unknown := [name for name in value if name not in fields]:
-        raise ValueError(f"{unknown[0]!r} is not asked for; it asks for {', '.join(fields)}")
-    if problem := _problem(schema, value):
-        raise ValueError(problem)
-    return value
-
-
-def _no_constant(name: str) -> Any:
-    """JSON has no NaN and no infinity; Python's reader has."""
-    raise ValueError(name)
-
-
-def _problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    from agent.schemas import UnusableSchema, check
-
-    try:
-        error = next(iter(check(schema, value).problems), None)
-    except UnusableSchema as unusable:
-        return f"its form cannot be used: {unusable}"
-    if error is None:
-        return None
-    place = ".".join(map(str, error.absolute_path))
-    return f"{place}: {error.message}" if place else error.message

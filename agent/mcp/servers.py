@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from agent.canonical import canonical_json
-from agent.config import mask_url
 
 DEFAULT_TIMEOUT = 30.0
-
-_DECIDES = re.compile(
-    r"PATH|(LD|DYLD)_.*|PYTHON.*|NODE_OPTIONS|NODE_PATH|NPM_CONFIG_.*|BASH_ENV|ENV|SHELL|IFS|"
-    r"PERL5?(LIB|OPT|DB)?|RUBY(LIB|OPT)|(_|JDK_)?JAVA_(TOOL_)?OPTIONS|CLASSPATH|GIT_.*|HOME",
-    re.IGNORECASE,
-)
-"""Variables by which a program is found or made to load something: part of the command."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +22,7 @@ class Stdio:
         command: The program, with variables already put in.
         args: Its arguments, likewise.
         env: Variables it gets beside the few that every child gets. Values may be secrets: they
-            are neither in ``repr`` nor in ``shown``.
+            are not in ``repr``.
         cwd: The folder it is started in.
     """
 
@@ -39,17 +30,6 @@ class Stdio:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: Path | None = None
-
-    @property
-    def shown(self) -> str:
-        """What would be started, for a person to confirm: quoted, values of ``env`` hidden."""
-        variables = "".join(f"{name}={self._value(name)} " for name in self.env)
-        folder = f"  (in {self.cwd})" if self.cwd else ""
-        return variables + shlex.join([self.command, *self.args]) + folder
-
-    def _value(self, name: str) -> str:
-        """The value of a variable that decides what runs; of any other one a sign."""
-        return shlex.quote(self.env[name]) if _DECIDES.fullmatch(name) else "…"
 
 
 @dataclass(frozen=True)
@@ -65,16 +45,6 @@ class Http:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     sse: bool = False
-
-    @property
-    def shown(self) -> str:
-        """Where requests would go, for a person to confirm.
-
-        Values of headers are hidden, and so are values in the address's query: keys stand there.
-        """
-        kind = " (SSE)" if self.sse else ""
-        headers = "".join(f" {name}: …" for name in self.headers)
-        return f"{mask_url(self.url)}{kind}{headers}"
 
 
 Transport = Stdio | Http

@@ -20,10 +20,11 @@ from mcp.shared.session import ProgressFnT, RequestResponder
 from pydantic import ValidationError
 
 from agent import __version__
+from agent.mcp.questions import Reply
 from agent.mcp.transport.wire import Incoming, Outgoing
 
 Answer = TypeVar("Answer", bound=types.Result)
-Elicit = Callable[[types.ElicitRequestParams], Awaitable[types.ElicitResult]]
+Elicit = Callable[[types.ElicitRequestParams], Awaitable[Reply]]
 Question = RequestResponder[types.ServerRequest, types.ClientResult]
 
 MAX_QUESTIONS = 4
@@ -89,7 +90,8 @@ class HostSession(ClientSession):
             told = self._sparing(progress) if progress is not None else None
             return await self.send_request(request, kind, progress_callback=told)
         except anyio.get_cancelled_exc_class():
-            # In a task of its own: whoever gave up is not to wait for a server that is stuck.
+            # In a task of its own, until the session ends: whoever gave up is not to wait for a
+            # server that is stuck, and the transport keeps the connection until it is told.
             with suppress(RuntimeError):  # the session is over
                 self._task_group.start_soon(self._tell_cancelled, number)
             raise
@@ -98,7 +100,7 @@ class HostSession(ClientSession):
         params = types.CancelledNotificationParams(
             requestId=number, reason="the host no longer waits for it"
         )
-        with suppress(*_CLOSED), anyio.move_on_after(1):
+        with suppress(*_CLOSED):
             await self.send_notification(
                 types.ClientNotification(types.CancelledNotification(params=params))
             )
@@ -146,21 +148,26 @@ class HostSession(ClientSession):
     async def _pass_on(
         self, responder: Question, params: types.ElicitRequestParams, asked: Elicit
     ) -> None:
+        reply, sent = Reply("cancel"), False
         try:
             with responder:  # ends at once when the server takes the question back
                 try:
-                    answer: Any = types.ClientResult(await asked(params))
+                    reply = await asked(params)
+                    result = types.ElicitResult(action=reply.action, content=reply.content)
+                    answer: Any = types.ClientResult(result)
                 except Exception:
                     logging.getLogger(__name__).exception("a question could not be put to anybody")
                     answer = types.ErrorData(code=types.INTERNAL_ERROR, message="It was not asked.")
                 with suppress(*_CLOSED):
                     await responder.respond(answer)
+                    sent = not responder.cancelled  # else the SDK has sent nothing
         except anyio.get_cancelled_exc_class():
             # The SDK lets the cancellation of the question out, which would end the session.
             if not responder.cancelled:
                 raise
         finally:
             self._questions -= 1
+            reply.settled(sent)
 
     async def _received_notification(self, notification: types.ServerNotification) -> None:
         match notification.root:

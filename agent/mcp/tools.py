@@ -38,8 +38,9 @@ from mcp import types
 from pydantic import Field
 
 from agent.canonical import canonical_json
-from agent.mcp.connection import Connection, NoAnswerError, NotSentError, RefusedError
+from agent.mcp.connection import Connection
 from agent.mcp.definitions import Definition
+from agent.mcp.errors import NoAnswerError, NotSentError, RefusedError
 from agent.mcp.questions import PROGRESS, UnderWay
 from agent.mcp.results import Outcome, UnreadableResult, read_result
 from agent.mcp.servers import ServerConfig
@@ -213,11 +214,15 @@ def contract_for(connection: Connection, definition: Definition) -> Contract:
 
 
 def effects_for(config: ServerConfig, definition: Definition) -> frozenset[str]:
-    """A person's word, else a trusted server's read-only hint, else a write."""
+    """A person's word, else a trusted server's read-only hint, else a write.
+
+    The effect has ``mcp.`` in it, so that none of a bundled tool is meant by it: ``write:orders``
+    granted is not ``write:mcp.orders``.
+    """
     if (claimed := config.claims_for(definition["name"]).effects) is not None:
         return claimed
     reads = _believed(config, definition).get("readOnlyHint") is True
-    return frozenset({f"{'read' if reads else 'write'}:{config.id}"})
+    return frozenset({f"{'read' if reads else 'write'}:mcp.{config.id}"})
 
 
 def version_of(config: ServerConfig, definition: Definition) -> str:

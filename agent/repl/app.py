@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from prompt_toolkit.input import create_input
 from prompt_toolkit.output import Output, create_output
@@ -20,6 +23,7 @@ from rich.text import Text
 
 from agent import __version__
 from agent.errors import LeaseLost, SaysoError, UsageError
+from agent.mcp.waiting import Waiting
 from agent.repl.commands import ChatCompleter, run_command
 from agent.repl.faults import FatalError, for_person
 from agent.repl.keys import Keyboard
@@ -36,6 +40,7 @@ from agent.repl.talk import Talk
 async def chat(
     open_app: Opener,
     *,
+    waiting: Waiting | None = None,
     session_id: str | None = None,
     continue_latest: bool = False,
     one_model: bool = False,
@@ -47,6 +52,7 @@ async def chat(
         open_app: Opens the application; started at once as a task beside the prompt. It must
             do its imports in a thread (``asyncio.to_thread``), or the prompt stands still. What
             it opened stays its caller's to close.
+        waiting: Which servers ``open_app`` waits for: shown, and Ctrl-C goes on without them.
         session_id: A session to open instead of a new one (an id or its unique prefix).
         continue_latest: Open the latest session.
         one_model: Whether every session uses the application's model here, whatever its own is.
@@ -67,13 +73,18 @@ async def chat(
     source, output = create_input(), create_output(stream)
     answers = Screen.on(sys.stdout)
     screen = answers if stream is sys.stdout else Screen.on(stream)
-    with Keyboard(source, output) as keyboard, _end_signals() as ended_by:
+    with (
+        _nothing_left_unwritten(stream),
+        Keyboard(source, output) as keyboard,
+        _end_signals() as ended_by,
+    ):
         talk = Chat(
             open_app,
             screen,
             keyboard,
             output,
             answers=answers,
+            waiting=waiting,
             one_model=one_model,
             history=history,
         )
@@ -83,10 +94,10 @@ async def chat(
             if ended_by.signal is None:
                 raise
             return 128 + ended_by.signal
-        except OSError:
-            if not keyboard.closed:
+        except OSError as error:
+            if not has_gone(error, keyboard):
                 raise
-            return 128 + signal.SIGHUP  # the terminal has gone; there is nowhere to say so
+            return 128 + (ended_by.signal or signal.SIGHUP)  # there is nowhere to say so
 
 
 class Chat:
@@ -98,6 +109,7 @@ class Chat:
         keyboard: Already entered.
         output: prompt_toolkit's output, the same terminal as ``screen``.
         answers: Where turns are printed; ``screen`` unless standard output is redirected.
+        waiting: See ``chat``.
         one_model: See ``chat``.
         history: See ``chat``.
         poll: Seconds between two looks for decisions made elsewhere.
@@ -111,6 +123,7 @@ class Chat:
         output: Output,
         *,
         answers: Screen | None = None,
+        waiting: Waiting | None = None,
         one_model: bool = False,
         history: Path | None = None,
         poll: float = POLL_SECONDS,
@@ -118,7 +131,7 @@ class Chat:
         self._screen, self._keyboard, self._poll = screen, keyboard, poll
         self._fruitless = 0
         self._status = "starting…"
-        self._startup = Startup(open_app, screen, keyboard)
+        self._startup = Startup(open_app, screen, keyboard, waiting or Waiting())
         self._prompts = Prompts(
             keyboard,
             screen,
@@ -174,9 +187,8 @@ class Chat:
             self._screen.error(str(error))  # it is open, and can be looked at and talked to
 
     async def _close(self) -> None:
-        """Leave the session and stop opening; on a terminal that has gone, silently."""
-        with contextlib.suppress(OSError):
-            await self._talk.leave_session()
+        """Leave the session and stop opening."""
+        await self._talk.leave_session()
         await self._startup.end()
 
     # --- one message or command ----------------------------------------------------------
@@ -224,9 +236,9 @@ class Chat:
         except FatalError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and has_gone(error, self._keyboard):
+                raise
             told = for_person(error)
-            if self._keyboard.closed and isinstance(error, OSError):
-                raise  # the terminal has gone
             if self._fruitless > 1:
                 raise FatalError(told) from error
             self._screen.error(str(told))
@@ -273,6 +285,25 @@ class Chat:
     def _session_names(self) -> Iterable[tuple[str, str]]:
         app = self._startup.app
         return [(s.id, s.title) for s in app.store.sessions.list(limit=50)] if app else ()
+
+
+def has_gone(error: OSError, keyboard: Keyboard) -> bool:
+    """Whether what failed did so because the terminal is no longer there."""
+    return keyboard.closed or error.errno in (errno.EIO, errno.ENXIO)
+
+
+@contextlib.contextmanager
+def _nothing_left_unwritten(stream: TextIO) -> Iterator[None]:
+    """What a terminal that has gone did not take would fail once more as the process ends."""
+    try:
+        yield
+    finally:
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -263,9 +264,16 @@ class ChatCompleter(Completer):
 
 
 def _table(talk: Talk, rows: Iterable[tuple[str, str]]) -> None:
+    """Names and texts side by side; on a narrow terminal a text stands below its name."""
+    texts = [(Text(strict(name), "bold"), Text(strict(text))) for name, text in rows]
+    widest = max((name.cell_len for name, _ in texts), default=0)
+    if widest > talk.screen.console.width // 2:
+        for name, text in texts:
+            talk.screen.show(name, Padding(text, (0, 0, 0, 2)))
+        return
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(Text(strict(name), "bold"), Text(strict(text)))
+    for name, text in texts:
+        table.add_row(name, text)
     talk.screen.show(table)

@@ -8,11 +8,13 @@ decision made elsewhere closes it; an answer that does not fit changes nothing a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rich.console import RenderableType
 
+from agent.elicitation import ENDED
 from agent.errors import AlreadyDecided, DecisionError
 from agent.repl.editing import ArgumentsError, parse_arguments
 from agent.repl.forms import fill
@@ -35,7 +37,7 @@ CHAT = "chat"
 """``decided_via`` of a decision made at a panel; every other one was made elsewhere."""
 
 Outcome = Literal["decided", "left"]
-_ELSEWHERE = {"write": "approve", "in_doubt": "reconcile", "elicitation": "approvals"}
+_ELSEWHERE = {"write": "approve", "in_doubt": "reconcile", "elicitation": "respond"}
 
 
 @dataclass
@@ -97,7 +99,15 @@ class Desk:
         return pending
 
     def recall(self) -> None:
-        """Say which calls of the last turn were decided elsewhere; for a session just opened."""
+        """For a session just opened: say which calls of its last turn were decided elsewhere.
+
+        A server's question that waits was left behind by a process that ended, and its call
+        with it: an answer would reach nobody.
+        """
+        for approval in self.session.pending():
+            if approval.kind == "elicitation":
+                with suppress(AlreadyDecided):
+                    self.approvals.expire(approval.id, ENDED)
         turn = self.session.record.turn
         rows = self.approvals.list(status=None, session=self.session.id, turn=turn, limit=None)
         for row in sorted(rows, key=lambda row: row.decided_at or ""):
@@ -238,16 +248,19 @@ class Desk:
         """Fill in the form, show what would be sent, and send it."""
         if approval.args.get("schema") is None:
             return self._decide(approval, Decision("respond", message="done"))
-        void = self._void([approval])
-        content = await fill(approval.args, self.prompts, self.screen, void)
-        if content is None:
-            self.screen.note("Nothing was answered here.")
-            return void()
-        answer = exact_json(content, indent=None)
-        self.screen.note(f"To {strict(approval.tool)}: {answer}", "bold yellow")
-        key = await self._key([approval], "y send this · n back", {"y", "n"})
-        if key is None:
-            return True
+        void, content = self._void([approval]), None
+        while True:
+            content = await fill(approval.args, self.prompts, self.screen, void, content)
+            if content is None:
+                self.screen.note("Nothing was answered here.")
+                return void()
+            answer = exact_json(content, indent=None)
+            self.screen.note(f"To {strict(approval.tool)}: {answer}", "bold yellow")
+            key = await self._key([approval], "y send this · n change it · q back", {"y", "n"})
+            if key is None:
+                return True
+            if key != "n":
+                break
         return key == "y" and self._decide(approval, Decision("respond", message=answer))
 
     async def _decline(self, approval: ApprovalRecord) -> bool:
@@ -319,7 +332,8 @@ class Desk:
 
     def _take(self, decided: ApprovalRecord) -> bool:
         self._seen.discard(decided.id)
-        self.screen.note(f"{decided.status}: {call_line(decided, 60)}", "green")
+        became = decided.comment if decided.kind == "in_doubt" else decided.status
+        self.screen.note(f"{became}: {call_line(decided, 60)}", "green")
         if decided.decided_args is not None and decided.status == "edited":
             self.screen.note(f"runs with {exact_json(decided.decided_args, indent=None)}", "green")
         return True
@@ -331,9 +345,10 @@ class Desk:
     def _leave(self, approvals: Sequence[ApprovalRecord]) -> Literal["left"]:
         self._left |= _ids(approvals)
         ids = ", ".join(approval.id for approval in approvals)
-        here = "" if approvals[0].kind == "elicitation" else "Decide with /approvals, or f"
+        is_question = approvals[0].kind == "elicitation"  # its call runs: there is no prompt
+        here = "Tab shows it again" if is_question else "Decide with /approvals"
         self.screen.note(
-            f"Left waiting: {ids}. {here or 'F'}rom another terminal: "
+            f"Left waiting: {ids}. {here}, or from another terminal: "
             f"sayso {_ELSEWHERE[approvals[0].kind]} {approvals[0].id}"
         )
         return "left"

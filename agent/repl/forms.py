@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
-from agent.mcp.questions import choices, value_of
+from agent.forms import HOW, LEFT_OUT, Field, fields_of
 from agent.repl.prompts import Prompts
 from agent.repl.questions import Void
 from agent.repl.screen import Screen
 from agent.safe_text import look_alikes, one_line, strict
+
+_BAR = "  │ "
 
 
 def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
@@ -23,65 +28,74 @@ def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
     """
     lines: list[RenderableType] = [
         Text("it says", "dim"),
-        *(Text(f"  │ {strict(line)}") for line in str(args.get("message", "")).split("\n")),
+        _Quoted(Text(strict(str(args.get("message", ""))), overflow="fold")),
     ]
     if args.get("schema") is None:
         url = str(args.get("url", ""))
         lines += [
             Text("it wants you to open (nothing is opened for you)", "dim"),
             Text(strict(url), "bold", overflow="fold"),
+            Text.assemble(("at  ", "dim"), (strict(urlsplit(url).netloc), "bold")),
         ]
         lines += [Text(f"! {warning}", "bold red") for warning in map(str, look_alikes(url))]
         return lines
     lines.append(Text("it wants", "dim"))
-    lines += [Text(f"  {_described(*field)}", overflow="fold") for field in _fields(args)]
-    return lines
+    fields = fields_of(args)
+    return lines + [
+        Padding(Text(one_line(field.described()), overflow="fold"), (0, 0, 0, 2))
+        for field in fields
+    ]
+
+
+class _Quoted:
+    """A text with a bar before each of its lines on the screen: none can pass for ours."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        inner = options.update(width=max(options.max_width - len(_BAR), 1))
+        for line in console.render_lines(self._text, inner, pad=False):
+            yield from (Segment(_BAR), *line, Segment.line())
 
 
 async def fill(
-    args: Mapping[str, Any], prompts: Prompts, screen: Screen, void: Void
+    args: Mapping[str, Any],
+    prompts: Prompts,
+    screen: Screen,
+    void: Void,
+    said: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Ask for each field; ``None`` when the person went back, or the question became void.
 
-    An optional field is left out by an empty line, as is one with a default.
+    Args:
+        args: Of the question's approval.
+        void: Whether it is.
+        said: An answer that is being changed: what Enter takes, in place of the defaults.
     """
     content: dict[str, Any] = {}
-    for name, field, required in _fields(args):
-        while True:
-            typed = await prompts.line(f"{_described(name, field, required)}:")
-            if typed is None or void():
-                return None
-            if not typed.strip() and "default" in field:
-                content[name] = field["default"]
-            elif typed.strip() or required:
-                try:
-                    content[name] = value_of(field, typed.strip())
-                except ValueError as error:
-                    screen.error(one_line(f"{error}"))
-                    continue
-            break
+    screen.note(HOW if said is None else "Enter keeps what you said.")
+    for field in fields_of(args):
+        if said is not None:
+            field = field.with_default(said.get(field.name, LEFT_OUT))
+        value = await _entered(field, prompts, screen, void)
+        if value is None:
+            return None
+        content |= value
     return content
 
 
-def _fields(args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], bool]]:
-    schema = args["schema"]
-    required = schema.get("required", [])
-    return [(name, field, name in required) for name, field in schema["properties"].items()]
-
-
-def _described(name: str, field: Mapping[str, Any], required: bool) -> str:
-    """``colour (red, green; optional): which one``"""
-    of = ", ".join(choices(field)) or str(field.get("type", ""))
-    if field.get("type") == "array":
-        of = f"some of {of}, with commas"
-    elif field.get("type") == "boolean":
-        of = "yes or no"
-    notes = [of]
-    if "default" in field:
-        notes.append(f"else {field['default']}")
-    elif not required:
-        notes.append("optional")
-    about = str(field.get("description") or field.get("title") or "")
-    if about.lower() == name.lower():
-        about = ""
-    return one_line(f"{name} ({'; '.join(notes)}){f': {about}' if about else ''}")
+async def _entered(
+    field: Field, prompts: Prompts, screen: Screen, void: Void
+) -> dict[str, Any] | None:
+    """One field of the answer, perhaps left out; asked again until what was typed fits."""
+    while True:
+        typed = await prompts.line(f"{one_line(field.described())}:")
+        if typed is None or void():
+            return None
+        try:
+            value = field.entered(typed)
+        except ValueError as error:
+            screen.error(one_line(str(error)))
+        else:
+            return {} if value is LEFT_OUT else {field.name: value}

@@ -35,6 +35,7 @@ _NAMES = {
     Keys.Escape: "escape",
     Keys.ControlC: "c-c",
     Keys.ControlD: "c-d",
+    Keys.ControlI: "tab",
 }
 _PAGING = frozenset({" ", "enter"})
 _SENT = "\r"
@@ -113,6 +114,7 @@ class Keyboard:
         self.source = source
         self.typeahead = Typeahead()
         self.on_interrupt: Callable[[], object] | None = None
+        self._on_tab: Callable[[], object] | None = None
         self._show_typed: Callable[[str], None] | None = None
         self.closed = False
         self._output = output
@@ -195,6 +197,15 @@ class Keyboard:
         finally:
             self.on_interrupt = None
 
+    @contextlib.contextmanager
+    def tab_calls(self, callback: Callable[[], object]) -> Iterator[None]:
+        """What Tab does while nobody asks and no line editor is open."""
+        self._on_tab = callback
+        try:
+            yield
+        finally:
+            self._on_tab = None
+
     def _take_back(self) -> None:
         """Keys that a line editor has read and not used: they came before any that come now."""
         for key in get_typeahead(self.source):
@@ -250,13 +261,16 @@ class Keyboard:
                 self.interrupt()
             elif self._asked is not None and typed and name:
                 self._asked.put(name, key)
+            elif self._asked is None and typed and name == "tab" and self._on_tab is not None:
+                self._on_tab()
             else:
                 self._keep(key)
 
     def _keep(self, key: KeyPress) -> None:
         self.typeahead.add(key)
         if self._show_typed is not None:
-            self._show_typed(str(self.typeahead))
+            with contextlib.suppress(OSError):  # as above: this is called by the event loop
+                self._show_typed(str(self.typeahead))
 
     def _close(self) -> None:
         self.closed = True
@@ -271,7 +285,8 @@ class Keyboard:
             self._output.enable_bracketed_paste()
         else:
             self._output.disable_bracketed_paste()
-        self._output.flush()
+        with contextlib.suppress(OSError):  # the terminal has gone, which reading it will show
+            self._output.flush()
 
 
 class Answers:

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.markdown import Heading, Markdown, MarkdownElement, TableElement
+from rich.table import Table
 
 from agent.safe_text import plain
 
@@ -27,12 +28,24 @@ class _Heading(Heading):
         yield self.text
 
 
+class _Table(TableElement):
+    """With its cells whole; Rich cuts a long word in a narrow column off."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
 class SafeMarkdown(Markdown):
     """Rich's Markdown without hyperlinks, HTML or control characters (entities included)."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
+        "table_open": _Table,
     }
 
     def __init__(self, text: str) -> None:

@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from agent.receipt import describe_call
+from agent.receipt import describe, describe_call
 from agent.repl.forms import question_lines
 from agent.repl.screen import join
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, strict
@@ -27,8 +27,8 @@ _WHY = {
     "elicitation": "The server's call waits for your answer, which goes to it, not to the model.",
 }
 _IN_DOUBT = (
-    "The program stopped while this call was running, so nobody knows whether it happened. "
-    "It is not repeated. Look at the record itself, then say."
+    "This call was begun, and nobody knows whether it happened: the program stopped meanwhile, or "
+    "no clear answer came. It is not repeated. Look at the record itself, then say."
 )
 
 
@@ -64,7 +64,9 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
 
 
 def call_line(approval: ApprovalRecord, width: int) -> str:
-    """The call on one line, its arguments cut to what fits."""
+    """The call on one line, its arguments cut to what fits; of a question what is asked."""
+    if approval.kind == "elicitation":
+        return shorten(one_line(describe(approval)), width)
     return shorten(f"{one_line(approval.tool)}  {short_args(approval.args)}", width)
 
 
@@ -111,10 +113,12 @@ def what_became_of(approval: ApprovalRecord) -> str:
     """One sentence about what no longer waits: who is said to have decided what, when and where."""
     if approval.status == "superseded" and approval.kind == "write":
         return f"Not run, since you moved on: {call_line(approval, 80)} [{approval.id}]"
-    call = one_line(describe_call(approval.tool, approval.args))
+    call = one_line(describe(approval))
     edit = ""
     if approval.status == "edited" and approval.decided_args is not None:
         edit = f" to {one_line(describe_call(approval.tool, approval.decided_args))}"
+    if approval.status == "expired":
+        return f"{approval.id} {call} expired: {one_line(approval.comment or '')}"
     who = [approval.decided_by or "the program"]
     if approval.decided_at:
         who.append(f"{approval.decided_at[:16].replace('T', ' ')} UTC")
@@ -140,7 +144,10 @@ def _meanings(approval: ApprovalRecord, *, always: bool) -> Iterable[tuple[str, 
         yield "m", "answer instead: it does not run, and the model reads your words as its result"
         if always:
             yield "a", "always: approve, and allow the like for this session (the scope is shown)"
-    yield "q, Esc", "leave it waiting; nothing runs, and anybody may decide later"
+    if approval.kind == "elicitation":
+        yield "q, Esc", "leave it waiting; Tab shows it again as long as the server's call runs"
+    else:
+        yield "q, Esc", "leave it waiting; nothing runs, and anybody may decide later"
 
 
 def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:

@@ -67,6 +67,7 @@ class Approvals(Protocol):
     """The store's approvals, decided ones included."""
 
     def get(self, approval: str, /) -> ApprovalRecord: ...
+    def expire(self, approval: str, reason: str, /) -> object: ...
     def list(
         self,
         *,

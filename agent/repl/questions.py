@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.repl.keys import CLOSED, Answers, Keyboard
-from agent.repl.screen import Lines, Screen, echo
+from agent.repl.screen import Lines, Screen
 
 POLL_SECONDS = 0.5
 """How often an open question asks whether it is void."""
@@ -107,7 +107,7 @@ class Questions:
             keyboard.asking() as answers,
             screen.status_line(mark),
             keyboard.echoing(
-                lambda text: screen.status(f"{mark} (pasted, for your next message: {echo(text)})")
+                lambda text: screen.status(f"{mark} pasted, for your next message: ", text)
             ),
         ):
             yield answers

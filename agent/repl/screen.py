@@ -13,6 +13,7 @@ import termios
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
@@ -68,12 +69,16 @@ class Screen:
         """Rows of the terminal; without one, enough for anything (nothing is paged)."""
         return self.console.size.height if self.console.is_terminal else sys.maxsize
 
-    def status(self, text: str) -> None:
-        """Show one transient line at the bottom, cut to the width; empty text removes it."""
+    def status(self, text: str, tail: str = "") -> None:
+        """Show one transient line at the bottom, cut to the width; empty text removes it.
+
+        Args:
+            tail: Stands behind the text; what is being written, so that its end is shown.
+        """
         if not self.console.is_terminal or self._held:
             return
         self._wipe()
-        self._status = text
+        self._status = text + _end(tail, self.console.width - 1 - cell_len(text))
         self._draw_status()
         self.console.file.flush()
 
@@ -162,9 +167,12 @@ def _painted(segment: Segment) -> bool:
     return segment.style is not None and segment.style.bgcolor is not None
 
 
-def echo(text: str, width: int = 200) -> str:
-    """The end of a text on one line, for a status line."""
-    return " ".join(text.split())[-max(width, 1) :]
+def _end(text: str, cells: int) -> str:
+    """The end of a text on one line, as much of it as so many cells hold."""
+    shown = plain(" ".join(text[-4 * max(cells, 0) :].split()))
+    while cell_len(shown) > max(cells, 0):
+        shown = shown[1:]
+    return shown.lstrip()
 
 
 def join(parts: Iterable[str], separator: str = " · ") -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from agent.events import ApprovalAsked, Done, Event
 from agent.repl.desk import Desk
+from agent.repl.faults import log
 from agent.repl.keys import Keyboard
 from agent.repl.ports import Application, Session
 from agent.repl.prompts import Prompts
 from agent.repl.questions import Questions
 from agent.repl.render import TurnView, show_history, show_receipt
-from agent.repl.screen import Screen, echo, join
+from agent.repl.screen import Screen, join
 from agent.repl.starting import Startup
 from agent.repl.status import banner
 from agent.safe_text import strict
@@ -65,6 +67,7 @@ class Talk:
         self._desk: Desk | None = None
         self._lease = contextlib.AsyncExitStack()
         self._view = TurnView(answers)
+        self._left = 0
 
     async def application(self) -> Application:
         """The application, greeted; says so when it has to be waited for.
@@ -140,7 +143,14 @@ class Talk:
             try:
                 await self._lease.aclose()
             finally:
-                self.screen.note(f"To go on with this session: {_resume_command(session)}")
+                self._say_goodbye(f"To go on with this session: {_resume_command(session)}")
+
+    def _say_goodbye(self, text: str) -> None:
+        """How to come back: in the log when the terminal has gone."""
+        try:
+            self.screen.note(text)
+        except OSError:
+            log.warning("the terminal has gone. %s", text)
 
     async def _enter(
         self, app: Application, opened: AbstractAsyncContextManager[Session]
@@ -239,12 +249,18 @@ class Talk:
             return
         while await self._desk.settle() or decided:
             decided = False
-            await self._turn(self.session.resume())
+            went_on = await self._turn(self.session.resume())
             if not self.session.pending():
+                if not went_on:  # its turn had ended; what was decided changes the receipt alone
+                    self._show_receipt()
                 return
-        if receipt := self.session.receipt():
-            show_receipt(self._answers, receipt)
+        self._show_receipt()
         self.screen.note(f"Later, or elsewhere: {_resume_command(self.session)}")
+
+    def _show_receipt(self) -> None:
+        """The last turn's, if it proposed a write."""
+        if self.session is not None and (receipt := self.session.receipt()):
+            show_receipt(self._answers, receipt)
 
     async def _telling_news(
         self, events: AsyncGenerator[Event, None]
@@ -266,16 +282,21 @@ class Talk:
         Returns:
             Whether anything happened before it was done.
         """
-        happened = False
+        happened, self._left = False, 0
+        floor = asyncio.Lock()  # held by whoever prints: the turn, or a question that is put again
         with self._keyboard.interrupted_by(self._stop), self._working() as refresh:
+            asker = asyncio.create_task(self._ask_left_questions(floor, refresh))
             try:
                 async with contextlib.aclosing(events):
                     async for event in events:
-                        self._view.show(event)
-                        await self._answer_question(event)
-                        refresh()
+                        async with floor:
+                            self._look_after_questions()
+                            self._view.show(event)
+                            await self._answer_question(event)
+                            refresh()
                         happened = happened or not isinstance(event, Done) or bool(event.error)
             finally:
+                await _ended(asker)
                 self._view.finish()
         return happened
 
@@ -284,6 +305,30 @@ class Talk:
         if isinstance(event, ApprovalAsked) and event.approval.kind == "elicitation":
             assert self._desk is not None
             await self._desk.ask_now(event.approval)
+            self._left = len(self._open_questions())
+
+    async def _ask_left_questions(self, floor: asyncio.Lock, refresh: Callable[[], None]) -> None:
+        """Whenever Tab is pressed during a turn: put the questions that were left once more."""
+        pressed = asyncio.Event()
+        with self._keyboard.tab_calls(pressed.set):
+            while await pressed.wait():
+                async with floor:
+                    for question in self._open_questions():
+                        assert self._desk is not None
+                        await self._desk.ask_now(question)
+                    pressed.clear()
+                    self._look_after_questions()
+                    refresh()
+
+    def _look_after_questions(self) -> None:
+        """See whether those that were left still wait; say what became of them."""
+        if self._left and self._desk is not None:
+            self._desk.look()
+            self._left = len(self._open_questions())
+
+    def _open_questions(self) -> list[ApprovalRecord]:
+        """Servers' questions that wait for an answer."""
+        return [approval for approval in self.pending() if approval.kind == "elicitation"]
 
     def _stop(self) -> None:
         assert self.session is not None
@@ -300,10 +345,13 @@ class Talk:
         """
 
         def show(typed: str) -> None:
+            left = f"{_waiting(self._left)}: Tab" if self._left else ""
             if typed:
-                self.screen.status(f"for your next message: {echo(typed)}")
-            elif written := echo(self._view.unfinished, self.screen.console.width - 4):
-                self.screen.status(f"… {written}")
+                self.screen.status(join((left, "for your next message: ")), typed)
+            elif left:
+                self.screen.status(f"{left} shows it · Ctrl-C stops the turn")
+            elif written := self._view.unfinished.strip():
+                self.screen.status("… ", written)
             elif self._view.progress:
                 self.screen.status(f"{self._view.progress} · Ctrl-C stops it")
             else:
@@ -315,6 +363,18 @@ class Talk:
         with self.screen.status_line(""), self._keyboard.echoing(show):
             refresh()
             yield refresh
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; what it failed with before is raised."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+def _waiting(questions: int) -> str:
+    return "1 question waits" if questions == 1 else f"{questions} questions wait"
 
 
 def _resume_command(session: Session) -> str:

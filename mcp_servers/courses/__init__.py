@@ -18,7 +18,8 @@ arguments, so nothing of the inbound request (headers, cookies, token) can trave
 | --- | --- |
 | ``document`` | the document's operations: schemas, errors, hints |
 | ``gradebook`` | the records: SQLite, revisions, idempotency keys |
-| ``lms`` | the service: the document's routes over a gradebook |
+| ``service`` | the service: the document's routes over a gradebook |
+| ``lms`` | its command line |
 | ``upstream`` | requests to the service; its errors, in our words |
 | ``generated`` | an operation as an MCP tool |
 """

@@ -7,22 +7,33 @@ and its companions who may call over HTTP; see ``mcp_servers.config``.
 
 from __future__ import annotations
 
-from mcp_servers.config import CoursesSettings
-from mcp_servers.courses.generated import offer
-from mcp_servers.courses.upstream import Upstream
+from typing import TYPE_CHECKING
+
 from mcp_servers.program import run
+
+if TYPE_CHECKING:
+    from mcp_servers.config import CoursesSettings
+    from mcp_servers.serving import Offer
 
 DEFAULT_PORT = 8766
 
 
 def main() -> None:
     """Serve as the command line says."""
-    run(
-        "mcp_servers.courses",
-        CoursesSettings,
-        lambda settings: offer(Upstream(str(settings.lms_url), settings.lms_token)),
-        DEFAULT_PORT,
-    )
+    run("mcp_servers.courses", _settings, _offer, DEFAULT_PORT)
+
+
+def _settings() -> CoursesSettings:
+    from mcp_servers.config import CoursesSettings, read_settings
+
+    return read_settings(CoursesSettings)
+
+
+def _offer(settings: CoursesSettings) -> Offer:
+    from mcp_servers.courses.generated import offer
+    from mcp_servers.courses.upstream import Upstream
+
+    return offer(Upstream(str(settings.lms_url), settings.lms_token))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -46,14 +46,16 @@ def wait_for(mark: Path) -> None:
         time.sleep(0.01)
 
 
-def chat(tmp_path: Path, *arguments: str, **variables: str) -> Terminal:
+def chat(
+    tmp_path: Path, *arguments: str, command: Sequence[str] = (str(SCRIPT),), **variables: str
+) -> Terminal:
     """The chat with this process's settings; each one with a folder of its own."""
     folder = tmp_path / f"terminal-{len(list(tmp_path.glob('terminal-*')))}"
     folder.mkdir()
     settings = {n: v for n, v in os.environ.items() if n.startswith(("SAYSO_", "OPENAI_"))}
     return Terminal(
         folder,
-        [str(SCRIPT), "chat", *arguments],
+        [*command, "chat", *arguments],
         size=(60, 250),
         environment={**settings, **variables},
     )
@@ -294,6 +296,39 @@ def test_what_is_different_since_a_session_was_made_is_said(
     with chat(tmp_path, "-r", session.id) as terminal:
         terminal.expect("is gone; file tools will fail.")
         terminal.expect("▸")
+
+
+HUNG_UP = 'trap "" HUP; "$@" 2>"$0/errors"; echo $? >"$0/ended"'
+
+
+@pytest.mark.parametrize("at", ["prompt", "panel", "editor"])
+def test_a_terminal_that_goes_away_ends_the_chat_and_leaves_the_session_whole(
+    model: Model, store: Store, tmp_path: Path, sayso_home: Path, at: str
+) -> None:
+    model(cancel("A1"), Reply("Hello."))
+    command = ["/bin/sh", "-c", HUNG_UP, str(tmp_path), str(SCRIPT)]
+    with chat(tmp_path, command=command) as terminal:
+        terminal.expect("new session")
+        if at != "prompt":
+            terminal.send("cancel A1\r")
+            at_the_panel(terminal)
+        if at == "editor":
+            terminal.send("e")
+            terminal.expect("Ctrl-S takes these arguments")
+        terminal.hang_up()
+        wait_for(tmp_path / "ended")
+    assert (tmp_path / "errors").read_text() == ""
+    assert int((tmp_path / "ended").read_text()) == 128 + signal.SIGHUP
+    log = sayso_home / "logs" / "sayso.log"
+    if at == "prompt":
+        assert not log.exists()
+        return
+    (session,) = store.sessions.list()
+    assert session.state == "waiting"
+    (line,) = log.read_text().splitlines()
+    assert line.endswith(
+        f"the terminal has gone. To go on with this session: sayso chat -r {session.id}"
+    )
 
 
 def test_what_the_model_writes_is_seen_before_its_paragraph_is_whole(

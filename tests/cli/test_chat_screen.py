@@ -30,6 +30,14 @@ def test_narrow(tmp_path):
         assert all(len(line) <= 30 for line in chat.display.split("\n"))
 
 
+def test_on_a_narrow_terminal_help_stands_below_its_command(tmp_path):
+    with ChatTerminal(tmp_path, size=(50, 40)) as chat:
+        chat.ready().say("/help")
+        chat.expect("At a call that waits")
+        lines = chat.display.split("\n")
+    assert lines[lines.index("/quit") + 1] == "  leave; nothing is lost"
+
+
 def test_no_color(tmp_path):
     with ChatTerminal(tmp_path, environment={"NO_COLOR": "1"}) as chat:
         chat.ready().say("cancel A1")

@@ -15,9 +15,11 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from agent.repl.questions import KEY_MARK
 from agent.store import Store
 from agent.store.records import ApprovalRecord
 from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, finish, start, status_of
+from tests.cli.test_chat_real import chat
 from tests.support.openai_server import Call, ModelServer, Reply
 
 Model = Callable[..., ModelServer]
@@ -390,6 +392,34 @@ def test_a_person_settles_a_doubt(
     again = sayso("reconcile", named, flag)
     assert again.code == 1
     assert "already" in again.err
+
+
+def test_settling_a_doubt_of_a_turn_that_has_ended_gives_its_receipt_alone(
+    sayso: Invoke, in_doubt: ApprovalRecord
+) -> None:
+    result = sayso("reconcile", in_doubt.id, "--happened")
+    assert (result.code, result.out) == (0, "")
+    assert "happened [" in result.err
+    assert "Done: send_letter(to=" in result.err
+    assert "I do not know whether it was sent." not in result.err
+    resumed = sayso("resume", in_doubt.session)  # who asks for the answer gets it again
+    assert resumed.out == "I do not know whether it was sent.\n"
+
+
+def test_settling_a_doubt_in_the_chat_gives_the_new_receipt_alone(
+    in_doubt: ApprovalRecord, tmp_path: Path
+) -> None:
+    with chat(tmp_path, "-r", in_doubt.session) as shown:
+        shown.expect("I do not know whether it was sent.")  # the history
+        shown.expect("h it happened")
+        shown.expect(KEY_MARK)
+        shown.send("h")
+        shown.expect("happened: send_letter")
+        after = shown.expect("Done: send_letter(to=")
+        after += shown.expect("› ")
+        assert "I do not know" not in after
+        shown.send("\x04")
+        assert shown.close() == 0
 
 
 def test_a_doubt_is_neither_approved_nor_rejected(

@@ -124,6 +124,23 @@ def test_a_server_is_added_listed_and_removed(sayso: Invoke, sayso_home: Path) -
     assert "No MCP server of yours 'time'" in unheard(sayso("mcp", "remove", "time"), 2)
 
 
+def test_no_secret_of_a_variable_is_printed(
+    sayso: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", SECRET * 2)
+    args = ("serve", "--token", "${TOKEN}", "--in", "${HOME}")
+    added = sayso("mcp", "add", "s", "--yes", "--cwd", "${HOME}", "--", *args)
+    remote = sayso("mcp", "add", "r", "--yes", "--url", "https://h.example/${TOKEN}?k=${TOKEN}")
+    own = [added, remote, sayso("mcp", "list"), sayso("mcp", "list", "--json"), sayso("doctor")]
+    assert not [said for said in own if SECRET in said.out + said.err]
+    home = Path.home()
+    assert f"s: runs serve --token ${{TOKEN}} --in {home}  (in {home})" in added.err
+    assert "TOKEN is …alue now; with another value it is asked about again" in added.err
+    assert "r: connects to https://h.example/${TOKEN}?k=…${TOKEN}" in remote.err
+    monkeypatch.setenv("TOKEN", SECRET * 3)
+    assert [row["confirmed"] for row in listed(sayso).values()] == [False, False]
+
+
 def test_a_server_on_the_network(sayso: Invoke) -> None:
     url = "https://docs.example/mcp?key=k3y"
     result = sayso(
@@ -131,8 +148,10 @@ def test_a_server_on_the_network(sayso: Invoke) -> None:
     )
     assert "docs: connects to https://docs.example/mcp?key=… (SSE) X-Key: …" in unheard(result, 0)
     lan = ("mcp", "add", "lan", "--yes", "--url", "http://lan.example/")
-    assert "can be read on the way" in unheard(sayso(*lan), 2)
-    assert "requests to it are not encrypted" in unheard(sayso(*lan, "--insecure"), 0)
+    refused = unheard(sayso(*lan), 2)
+    for words in ("lan.example, tokens included", "--insecure", '"sayso": {"insecure": true}'):
+        assert words in refused
+    assert "lan.example, tokens included" in unheard(sayso(*lan, "--insecure"), 0)
     rows = listed(sayso)
     assert rows["docs"]["transport"] == "sse"
     assert rows["lan"]["transport"] == "http"
@@ -159,6 +178,12 @@ def test_the_sign_in_of_a_server_goes_with_it(sayso: Invoke, sayso_home: Path) -
         (["x", "--header", f"K: {SECRET}", "--", "serve"], "go with --url"),
         (["x", "--env", SECRET, "--", "serve"], "--env takes NAME=VALUE"),
         (["x", "--env", f"={SECRET}", "--", "serve"], "--env takes NAME=VALUE"),
+        (["x", "--env", f"A B={SECRET}", "--", "serve"], "'A B' cannot be the name of a variable"),
+        (["x", "--env", f"A ={SECRET}", "--", "serve"], "'A ' cannot be the name of a variable"),
+        (["x", "--cwd", "/nowhere", "--", "serve"], "there is no folder /nowhere to start it in"),
+        (["x", "--cwd", "/dev/null", "--", "serve"], "there is no folder /dev/null to start it in"),
+        ([" x", "--", "serve"], "begins or ends with a blank"),
+        (["x", "--"], "either a command, after --, or --url"),
         (["x", "--env", f"SAYSO_HOME={SECRET}", "--", "serve"], "cannot be given to a server"),
         (["x", "--url", "https://a/", "--header", SECRET], "--header takes NAME:VALUE"),
         (["x", "--url", "https://a/", "--header", f"K: a\n{SECRET}"], "printable ASCII"),
@@ -177,6 +202,29 @@ def test_what_cannot_be_added_is_said_without_secrets(
     assert words in said
     assert SECRET not in said
     assert not (sayso_home / "mcp.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "words"),
+    [
+        ("nosuch", [], "nosuch cannot be started now: it is not on the PATH. It is looked for"),
+        ("./nosuch", [], "./nosuch cannot be started now: there is no such program"),
+        ("/dev/null", [], "/dev/null cannot be started now: there is no such program"),
+        ("sh", ["--env", "PATH=/nowhere"], "sh cannot be started now: it is not on the PATH"),
+        ("sh", [], None),
+        ("./own", [], None),
+    ],
+)
+def test_a_command_that_is_not_there_is_said_and_added(
+    sayso: Invoke, folder: Path, command: str, env: list[str], words: str | None
+) -> None:
+    (folder / "own").write_text("#!/bin/sh\n")
+    (folder / "own").chmod(0o700)
+    result = sayso("mcp", "add", "x", "--yes", "--cwd", ".", *env, "--", command)
+    said = unheard(result, 0)
+    assert ("cannot be started now" in said) == (words is not None)
+    assert (words or "") in said
+    assert list(listed(sayso)) == ["x"]
 
 
 def test_two_servers_whose_tools_would_have_one_name(sayso: Invoke) -> None:
@@ -267,7 +315,7 @@ def vscode(folder: Path) -> Path:
   // what this project needs
   "inputs": [
     {"id": "docs-key", "type": "promptString", "password": true},
-    {"id": "other", "type": "promptString"}
+    {"id": "other", "type": "promptString"}, {"id": []}, 3
   ],
   "servers": {
     "here": {
@@ -277,7 +325,7 @@ def vscode(folder: Path) -> Path:
     "docs": {"url": "https://docs.example/", "headers": {"Authorization": "${input:docs-key}"}},
     "off": {"command": "x", "disabled": true},
     "unset": {"command": "${GONE}"},
-    "odd": {"command": "x", "sandbox": {}},
+    "odd": {"command": "x", "sandbox": {}, "aNewKey": 1},
   }
 }"""
     )
@@ -293,7 +341,9 @@ def test_servers_of_another_program_are_imported(
     assert "'here' comes without alwaysAllow, dev" in said
     assert "'off' is left out: it is disabled there" in said
     assert f"{vscode}, line 14: MCP server 'unset' is left out: the variable GONE" in said
-    assert "MCP server 'odd' is left out: unknown key 'sandbox'" in said
+    assert "'odd' comes without sandbox: the server would run without one" in said
+    assert "'odd' comes without aNewKey: not known here" in said
+    assert said.index("comes without aNewKey") < said.index("here: runs")
     assert f"here: runs A=… {folder}/serve UTC  (in {folder})" in said
     content = json.loads((sayso_home / "mcp.json").read_text())
     assert content == {
@@ -308,11 +358,35 @@ def test_servers_of_another_program_are_imported(
                 "url": "https://docs.example/",
                 "headers": {"Authorization": "${input:docs-key}"},
             },
+            "odd": {"command": "x", "cwd": str(folder)},
         },
         "inputs": [{"id": "docs-key", "type": "promptString", "password": True}],
     }
     rows = listed(sayso)
-    assert [rows[name]["confirmed"] for name in ("here", "docs")] == [True, True]
+    assert [rows[name]["confirmed"] for name in ("here", "docs", "odd")] == [True] * 3
+    assert sayso("mcp", "remove", "docs").code == 0
+    assert "inputs" not in json.loads((sayso_home / "mcp.json").read_text())
+
+
+def test_what_an_import_leaves_out_is_asked_about(vscode: Path, sayso_home: Path) -> None:
+    with terminal("mcp", "import", str(vscode), "odd") as child:
+        child.expect_exact("'odd' comes without sandbox: the server would run without one")
+        child.expect_exact("[y/N]")
+        child.sendline("n")
+        assert ended(child) == 1
+    assert not (sayso_home / "mcp.json").exists()
+
+
+def test_both_outlines_of_a_file_are_imported(sayso: Invoke, folder: Path) -> None:
+    entry = {"command": "x"}
+    both = {"mcpServers": {"a": entry}, "servers": {"b": entry, "a": {"command": "y"}}}
+    (folder / "f.json").write_text(json.dumps(both))
+    said = unheard(sayso("mcp", "import", "f.json", "--yes"), 1)
+    assert "f.json, line 1: MCP server 'a' is left out: there is another of that name" in said
+    assert {name: row["shown"].split()[0] for name, row in listed(sayso).items()} == {
+        "a": "x",
+        "b": "x",
+    }
 
 
 def test_single_servers_are_imported_and_none_twice(sayso: Invoke, vscode: Path) -> None:
@@ -406,9 +480,10 @@ def test_yes_to_a_folder_is_yes_to_its_servers_as_they_were_shown(
     monkeypatch.setenv("KIND", "one")
     monkeypatch.setenv("TOKEN", SECRET)
     with terminal("tools") as child:
+        child.expect_exact("KIND is … now; with another value it is asked about again")
+        assert " ${KIND}  (in " in child.before
         child.expect_exact("takes KIND, TOKEN from your environment")
         assert SECRET not in child.before
-        assert " one  (in " in child.before
         child.expect_exact("[y/N]")
         child.sendline("y")
         child.expect_exact("cancel_order")
@@ -426,7 +501,7 @@ def test_yes_to_a_folder_is_yes_to_its_servers_as_they_were_shown(
     assert not listed(sayso)["s"]["confirmed"]
     assert not mark.exists()
     with terminal("tools") as child:
-        child.expect_exact(" two  (in ")
+        child.expect_exact("KIND is … now; with another value it is asked about again")
         child.expect_exact("[y/N]")
         child.sendline("y")
         child.expect_exact("cancel_order")

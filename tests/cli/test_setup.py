@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from agent.cli.doctor import counted
 from agent.store import Store
 from agent.types import Actor
 from tests.cli.program import Invoke
@@ -125,3 +127,58 @@ def test_doctor_finds_what_was_interrupted(
     assert f"sayso resume {session.id}" in found["sessions"]["mend"]
     assert found["tracing"]["status"] == "warn"
     assert "SAYSO_MODEL" in found["settings"]["found"]
+
+
+# --- MCP servers ------------------------------------------------------------------------------
+
+ROUGH = Path(__file__).parents[1] / "mcp" / "rough_server.py"
+
+
+def servers(sayso: Invoke) -> list[dict[str, str]]:
+    """What doctor says of MCP servers, the summary first."""
+    found = json.loads(sayso("doctor", "--json").out)
+    return [check for check in found if check["name"] == "mcp"]
+
+
+def test_doctor_without_servers(sayso: Invoke) -> None:
+    assert [check["found"] for check in servers(sayso)] == ["no servers"]
+
+
+def test_doctor_counts_servers_by_what_became_of_them(sayso: Invoke, sayso_home: Path) -> None:
+    rough, dies = [sys.executable, str(ROUGH)], [sys.executable, "-c", "raise SystemExit('boom')"]
+    assert sayso("mcp", "add", "one", "--yes", "--", *rough).code == 0
+    (summary,) = servers(sayso)
+    path, pins = sayso_home / "mcp.json", sayso_home / "mcp-pins.json"
+    kept = json.loads(pins.read_text())
+    pinned = kept["servers"][str(path)]["one"]["tools"]
+    assert summary["found"] == f"1 server: 1 ready with {len(pinned)} tools"
+
+    assert sayso("mcp", "add", "two", "--yes", "--", *dies).code == 0
+    content = json.loads(path.read_text())
+    content["mcpServers"] |= {
+        "by hand": {"command": "x"},
+        "faulty": {"command": 3},
+        "off": {"command": "x", "disabled": True},
+    }
+    path.write_text(json.dumps(content))
+    pinned["echo"]["description"] = "Another one."
+    kept["servers"][str(path)]["two"] = json.loads(pins.read_text())["servers"][str(path)]["two"]
+    pins.write_text(json.dumps(kept))
+
+    summary, off, faulty, by_hand, one, two = servers(sayso)
+    assert summary["found"] == (
+        f"5 servers: 1 ready with {len(pinned) - 1} tools (1 held), 1 cannot be used, "
+        "1 not confirmed, 1 disabled, 1 left out"
+    )
+    assert (summary["status"], off["status"]) == ("ok", "ok")
+    assert "'off' is disabled" in off["found"]
+    assert "'faulty' is left out" in faulty["found"]
+    assert "'by hand' of" in by_hand["found"]
+    assert "server one: its tools are not what was pinned: 'echo' (changed)" in one["found"]
+    assert {check["status"] for check in (faulty, by_hand, one)} == {"warn"}
+    assert two["status"] == "fail"
+    assert two["mend"] == f"What it wrote: {sayso_home / 'logs' / 'mcp-two.log'}"
+
+
+def test_one_of_a_thing_is_not_several() -> None:
+    assert [counted(number, "tool") for number in (0, 1, 2)] == ["0 tools", "1 tool", "2 tools"]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from mcp_servers import stdio
 from mcp_servers.messages import Gate
 from mcp_servers.serving import offer_tools
-from tools.contract import Contract, make_tool
+from tools.contract import Contract, PlainTool
 
 
 class Nothing(BaseModel):
@@ -51,8 +51,8 @@ if __name__ == "__main__":
         stdio.SETTLING = float(sys.argv[1])
     reads = Contract(effects=frozenset({"read:nothing"}))
     tools = [
-        make_tool(chatter, args=Nothing, contract=reads),
-        make_tool(wait, args=Port, contract=reads),
+        PlainTool(chatter, args=Nothing, contract=reads),
+        PlainTool(wait, args=Port, contract=reads),
     ]
     offer = offer_tools("chatty", "", tools)
     stdio.serve_stdio(offer.server(), Gate(offer.scopes))

@@ -17,9 +17,9 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
-from agent.mcp.connection import Timeouts
 from agent.mcp.host import McpHost, Surroundings
 from agent.mcp.servers import Http, ServerConfig, Stdio
+from agent.mcp.timeouts import Timeouts
 
 ROUGH_SERVER = Path(__file__).parent / "rough_server.py"
 

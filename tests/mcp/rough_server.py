@@ -96,6 +96,7 @@ def tools() -> list[dict[str, Any]]:
         tool("big", readOnlyHint=True),
         tool("ask"),
         tool("spawn"),
+        tool("orphan"),
         tool("flood"),
         tool("close_input"),
         *options.get("extra", []),
@@ -154,6 +155,8 @@ def call(number: Any, params: dict[str, Any], send: Send) -> dict[str, Any] | No
         return None
     if name == "spawn":
         return {"result": text(str(spawn(**arguments)))}
+    if name == "orphan":
+        return {"result": text(str(orphan()))}
     if name == "flood":
         sys.stderr.buffer.write(b"x" * 999 + b"\n")
         for _ in range(arguments["kilobytes"]):
@@ -177,6 +180,26 @@ def ask(number: Any, question: dict[str, Any], send: Send) -> None:
     if question.get("take_back"):
         cancelled = {"method": "notifications/cancelled", "params": {"requestId": identity}}
         send(json.dumps({"jsonrpc": "2.0", **cancelled}).encode())
+
+
+ORPHAN = """
+import os, signal
+os.fork() and os._exit(0)
+os.setsid()
+os.fork() and os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+def orphan() -> int:
+    """Start a process as daemons do it: in a session of its own, and no child of ours."""
+    command = [sys.executable, "-I", "-S", "-c", ORPHAN]
+    started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    started.wait()
+    return int(started.stdout.readline())
 
 
 def spawn(detached: bool = False, holding: bool = False, die: bool = False) -> int:

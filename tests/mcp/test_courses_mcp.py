@@ -92,10 +92,12 @@ def connect(
 async def test_reading_grading_and_a_stale_grade(connect: Open, gradebook: Gradebook) -> None:
     expected = gradebook.list_assignments("DB101")
     async with connect() as session:
+        listed = [tool.name for tool in (await session.list_tools()).tools]
         assignments = await session.call_tool("list_assignments", {"course": "DB101"})
         before = await session.call_tool("get_submissions", {"assignment_id": "DB101-2"})
         posted = await session.call_tool("post_grade", GRADE)
         stale = await session.call_tool("post_grade", {**GRADE, "points": 1})
+    assert listed == ["list_assignments", "get_submissions", "post_grade"]
     assert assignments.structuredContent == expected
     assert before.structuredContent is not None
     assert before.structuredContent["submissions"][0]["revision"] == 1
@@ -112,8 +114,8 @@ async def test_reading_grading_and_a_stale_grade(connect: Open, gradebook: Grade
     assert shown["grade"]["points"] == 25
 
 
-async def test_tools_are_the_operations_of_the_document(connect: Open) -> None:
-    async with connect() as session:
+async def test_tools_are_the_operations_of_the_document() -> None:
+    async with session_over(f"http://127.0.0.1:{closed_port()}") as session:
         listed = {tool.name: tool for tool in (await session.list_tools()).tools}
     operations = load_operations()
     assert list(listed) == ["list_assignments", "get_submissions", "post_grade"]

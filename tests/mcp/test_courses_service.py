@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from starlette.routing import Route
 
 from mcp_servers.courses.document import document_text, load_operations
 from mcp_servers.courses.gradebook import Gradebook
-from mcp_servers.courses.lms import MAX_BODY, build_service
+from mcp_servers.courses.service import MAX_BODY, build_service
 from tests.support.courses import GRADE, LMS_TOKEN, service
 from tests.support.served import AGENT_TOKEN, bearer, process
 
@@ -100,6 +103,35 @@ def locked(gradebook: Gradebook) -> Iterator[None]:
 
 Send = Callable[[httpx.Client], httpx.Response]
 
+
+@contextmanager
+def half_a_grade(url: str | httpx.URL) -> Iterator[socket.socket]:
+    """A connection over which the head of a request came, and half of its body."""
+    address = httpx.URL(url)
+    assert address.port is not None
+    lines = [
+        "POST /grades HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"Authorization: Bearer {LMS_TOKEN}",
+        "Content-Type: application/json",
+        "Content-Length: 1000",
+        "Idempotency-Key: k1",
+        "Expect: 100-continue",
+    ]
+    with socket.create_connection((address.host, address.port)) as line:
+        line.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert line.recv(100).startswith(b"HTTP/1.1 100 "), "it waits for the body"
+        line.sendall(json.dumps(GRADE).encode())
+        yield line
+
+
+def post_half(lms: httpx.Client) -> httpx.Response:
+    with half_a_grade(lms.base_url) as line:
+        answer = HTTPResponse(line)
+        answer.begin()
+        return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
+
+
 ANSWERS: list[tuple[str, int, Send]] = [
     ("list_assignments", 200, lambda c: c.get("/assignments?course=DB101&page_size=1")),
     ("list_assignments", 400, lambda c: c.get("/assignments?page=0")),
@@ -114,6 +146,7 @@ ANSWERS: list[tuple[str, int, Send]] = [
     ("post_grade", 400, lambda c: post(c, points=-1)),
     ("post_grade", 401, lambda c: c.post("/grades", headers={"Authorization": LMS_TOKEN})),
     ("post_grade", 404, lambda c: post(c, submission_id="S999999999")),
+    ("post_grade", 408, post_half),
     ("post_grade", 409, lambda c: (post(c), post(c, points=24))[1]),
     ("post_grade", 412, lambda c: post(c, expected_revision=2)),
     ("post_grade", 413, lambda c: post(c, comment="x" * MAX_BODY)),
@@ -131,6 +164,12 @@ def test_answers_are_as_documented(
         gradebook.list_assignments()  # the file is there before it is locked
         with locked(gradebook):
             answer = send(lms)
+    elif status == 408:
+        with (
+            service(gradebook, patience=0.05) as url,
+            httpx.Client(base_url=url) as impatient,
+        ):
+            answer = send(impatient)
     else:
         answer = send(lms)
     assert answer.status_code == status, answer.text
@@ -341,6 +380,12 @@ def test_a_key_is_needed_and_has_a_form(unchanged: httpx.Client, key: str | None
     assert unchanged.post("/grades", json=GRADE, headers=headers).status_code == 400
 
 
+def test_of_two_keys_none_counts(unchanged: httpx.Client) -> None:
+    headers = [("Idempotency-Key", "k1"), ("Idempotency-Key", "k2")]
+    answer = unchanged.post("/grades", json=GRADE, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:courses:key-missing")
+
+
 def test_other_paths_and_methods_are_problems_too(unchanged: httpx.Client) -> None:
     for answer, status in ((unchanged.get("/students"), 404), (unchanged.delete("/grades"), 405)):
         assert (answer.status_code, answer.json()["status"]) == (status, status)
@@ -383,3 +428,18 @@ def test_the_program_serves_its_file_and_ends_on_a_signal(tmp_path: Path) -> Non
             assert (submission(client, "S3")["grade"] is None) == (state == "ungraded")
             assert post(client).status_code == 201
         assert LMS_TOKEN not in running.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_requests_that_stay_half_leave_no_traceback(tmp_path: Path, number: signal.Signals) -> None:
+    """Be it that the client leaves in the middle of one, or that the service does."""
+    env = {"LMS_TOKEN": LMS_TOKEN, "LMS_DB": str(tmp_path / "courses.db")}
+    with process("mcp_servers.courses.lms", "--port", "0", **env) as running:
+        with half_a_grade(running.url) as line:
+            line.shutdown(socket.SHUT_WR)
+            while line.recv(1000):
+                pass
+        with half_a_grade(running.url) as line:
+            running.running.send_signal(number)
+            assert running.running.wait() == -number
+    assert "Traceback" not in running.log

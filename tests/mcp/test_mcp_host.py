@@ -19,9 +19,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent.mcp.connection import Timeouts
 from agent.mcp.host import McpHost, Surroundings
 from agent.mcp.servers import Claims, ServerConfig, Stdio
+from agent.mcp.timeouts import Timeouts
 from agent.mcp.transport import stdio
 from tools.contract import (
     CallInfo,
@@ -112,9 +112,9 @@ async def test_contracts_follow_trust(orders: ServerConfig, rough: Rough, tmp_pa
     stranger = rough("stranger", trusted=False)
     async with host_of(orders, stranger, log_folder=tmp_path) as host:
         effects = {tool.name: contract_of(tool).effects for tool in host.tools}
-        assert effects["orders__get_order"] == {"read:orders"}
-        assert effects["orders__cancel_order"] == {"write:orders"}
-        assert effects["stranger__echo"] == {"write:stranger"}, "its readOnlyHint is not believed"
+        assert effects["orders__get_order"] == {"read:mcp.orders"}
+        assert effects["orders__cancel_order"] == {"write:mcp.orders"}
+        assert effects["stranger__echo"] == {"write:mcp.stranger"}, "its hint is not believed"
         contracts = {tool.name: contract_of(tool) for tool in host.tools}
         assert not contracts["orders__get_order"].open_world, "its openWorldHint is believed"
         assert contracts["stranger__echo"].open_world
@@ -198,7 +198,7 @@ async def test_a_child_gets_only_what_is_named(rough: Rough, tmp_path: Path) -> 
     assert "secret" not in seen.values()
     # What the SDK itself adds, and what the interpreter of the child sets.
     allowed = {"PATH", "LANG", "TOKEN", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LC_CTYPE"}
-    assert set(seen) - allowed <= {"__CF_USER_TEXT_ENCODING"}
+    assert set(seen) - allowed <= {"__CF_USER_TEXT_ENCODING", stdio.MARK}
 
 
 # Results -----------------------------------------------------------------------------------
@@ -382,11 +382,13 @@ async def test_servers_that_cannot_start_say_why(rough: Rough, tmp_path: Path) -
         assert {tool.name.split("__")[0] for tool in host.tools} == {"well"}
         assert "could not be started" in host.problems["missing"]
         assert "no-such-program-here" in host.problems["missing"]
-        assert "nowhere" in host.problems["elsewhere"]
+        assert str(tmp_path / "nowhere") in host.problems["elsewhere"]
+        assert "PosixPath" not in host.problems["elsewhere"]
+        log = tmp_path / "mcp-dying.log"
         assert host.problems["dying"] == (
-            "it ended before it answered; its last words: ImportError: no module called frobnicate"
+            "it ended before it answered; its last words: ImportError: no module called frobnicate "
+            f"(all of them: {log})"
         )
-    log = tmp_path / "mcp-dying.log"
     assert "frobnicate" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
 

@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 from mcp import types
 
 from agent.checks.arguments import ArgumentsError, normalise
-from agent.mcp.connection import Connection, NotSentError, Timeouts
+from agent.mcp.connection import Connection
+from agent.mcp.errors import NotSentError
 from agent.mcp.questions import Question, Reply
 from agent.mcp.servers import Claims, Http, Stdio
+from agent.mcp.timeouts import Timeouts
 from agent.mcp.transport import http, stdio, wire
 from tests.mcp.conftest import Hosted, Hosting, Serve, Signals
 from tools.contract import OutcomeUnknown, ToolFailure, TransientFailure, contract_of
@@ -414,7 +416,7 @@ async def test_tools_that_cannot_be_used_cost_themselves_only(
         assert len(offered) == 4
         for name in offered:
             assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name)
-        assert contract_of(offered["rough__lying"]).effects == {"write:rough"}
+        assert contract_of(offered["rough__lying"]).effects == {"write:mcp.rough"}
         assert await hosted.outcome("a b\n\x1b[31m\u202e\x00") == "done"
         assert await hosted.outcome("z" * 500) == "done"
 
@@ -868,6 +870,22 @@ async def test_what_a_server_has_started_does_not_live_on(
         child = int(await hosted.outcome("spawn", detached=detached))
         assert signals.is_alive(child)
     await gone(signals, child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody tells who started it")
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_a_server_has_started_as_a_daemon_does_not_live_on(
+    serve: Serve, hosting: Hosting, signals: Signals, dies: bool
+) -> None:
+    async with hosting(await serve("stdio")) as hosted:
+        orphan = int(await hosted.outcome("orphan"))
+        assert signals.is_alive(orphan)
+        other = int(await hosted.outcome("orphan"))
+        if dies:
+            assert await hosted.outcome("raw", lines=[GOOD], then="die") == "fine"
+            await gone(signals, orphan)
+    await gone(signals, orphan)
+    await gone(signals, other)
 
 
 async def test_a_server_that_ended_is_gone_though_a_child_holds_its_output(

@@ -15,8 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.mcp.connection import Connection, NotSentError, Timeouts
+from agent.mcp.connection import Connection
+from agent.mcp.errors import NotSentError
 from agent.mcp.servers import Http, ServerConfig
+from agent.mcp.timeouts import Timeouts
 from agent.mcp.transport import http
 from tests.mcp.conftest import Hosted, Hosting, Serve, Signals
 from tests.mcp.raw_http import TOOLS, Answer, RawHttp, Request, drop, hang, status
@@ -29,6 +31,9 @@ async def raw() -> AsyncIterator[RawHttp]:
     await server.start()
     yield server
     await server.stop()
+
+
+SOURCE = Path("/home/ana/mcp.json")
 
 
 def config_of(raw: RawHttp, **options: Any) -> ServerConfig:
@@ -84,9 +89,25 @@ async def test_a_sign_in_that_is_wanted_at_the_start_is_asked_for(
     raw: RawHttp, hosting: Hosting
 ) -> None:
     raw.answers["initialize"] = status(401)
-    async with hosting(config_of(raw)) as hosted:
+    async with hosting(config_of(raw, source=SOURCE)) as hosted:
         (complaint,) = hosted.host.complaints
-        assert "it wants a sign-in (HTTP 401); sayso mcp login rough signs in" in complaint
+        assert complaint == (
+            "MCP server rough: it wants a sign-in (HTTP 401); sayso mcp login rough signs in, or "
+            "put a token into its headers in /home/ana/mcp.json"
+        )
+
+
+async def test_a_token_of_the_persons_own_that_is_refused_is_named(
+    raw: RawHttp, hosting: Hosting
+) -> None:
+    raw.answers["initialize"] = status(401)
+    config = config_of(raw, headers={"authorization": "Bearer old"}, source=SOURCE)
+    async with hosting(config) as hosted:
+        (complaint,) = hosted.host.complaints
+        assert complaint == (
+            "MCP server rough: it wants a sign-in (HTTP 401); the Authorization header in "
+            "/home/ana/mcp.json is not accepted"
+        )
 
 
 async def test_a_sign_in_that_is_wanted_later_ends_no_other_call(
@@ -184,7 +205,7 @@ async def test_a_write_is_not_sent_to_a_server_that_does_not_answer(
 ) -> None:
     async with hosting(config_of(raw)) as hosted:
         bounded = Timeouts(connect=0.5, listing=0.5)
-        hosted.host.server("rough").connection.timeouts = bounded
+        hosted.host.server("rough").connection._opener.timeouts = bounded
         raw.answers |= {"ping": how, "initialize": how}
         write = await hosted.outcome("write")
         assert type(write) is TransientFailure
@@ -415,6 +436,50 @@ async def test_calls_that_nobody_waits_for_use_up_no_connections(
         assert set(await asyncio.gather(*answers)) == {"fine"}
 
 
+# --- how a stream is written -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+async def test_an_answer_comes_however_its_lines_end(
+    raw: RawHttp, hosting: Hosting, end: str
+) -> None:
+    async def stream(request: Request) -> None:
+        await request.stream()
+        lines = ["\ufeff: hello", "", "event", "data", "data: " + request.result().decode(), "", ""]
+        for byte in end.join(lines).encode():
+            await request.send(bytes([byte]))
+        await request.closed.wait()
+
+    raw.answers["tools/call"] = stream
+    async with hosting(config_of(raw)) as hosted:
+        assert await hosted.outcome("write") == "fine"
+
+
+async def test_a_server_that_is_slow_to_hear_of_it_does_not_keep_connections(
+    raw: RawHttp, hosting: Hosting
+) -> None:
+    """More calls are given up than may be told of at once, and the first ones take long."""
+    may = asyncio.Event()
+
+    async def slowly(request: Request) -> None:
+        await may.wait()
+        await request.respond(202)
+
+    async with hosting(config_of(raw)) as hosted:
+        raw.answers |= {"tools/call": hang, "notifications/cancelled": slowly}
+        calls = [asyncio.create_task(hosted.tool("read").ainvoke({})) for _ in range(20)]
+        await raw.got("tools/call", 20)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await raw.got("notifications/cancelled", 16)
+        await asyncio.sleep(1.2)
+        may.set()
+        for request in raw.calls("read"):
+            await request.closed.wait()
+        await raw.got("notifications/cancelled", 20)
+
+
 # --- streams that are taken up again -----------------------------------------------------------
 
 
@@ -642,7 +707,7 @@ async def test_a_server_that_was_killed_and_started_again(
         assert set(hosted.host.problems) == {"rough"}
 
         await serve("streamable", port=port)
-        hosted.host.server("rough").connection._not_before = 0.0
+        hosted.host.server("rough").connection._opener._back_off._until = 0.0
         assert "arguments" in await hosted.outcome("echo")
         assert hosted.host.problems == {}
 

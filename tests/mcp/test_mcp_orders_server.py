@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fastmcp import Client
 from jsonschema import validate
-from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict
 
 from mcp_servers.config import OrdersSettings
@@ -18,13 +18,13 @@ from mcp_servers.serving import annotations_of, offer_tools
 from tools.contract import (
     CallInfo,
     Contract,
-    ContractTool,
     OutcomeUnknown,
+    PlainTool,
     TransientFailure,
     contract_of,
     current_call,
-    make_tool,
 )
+from tools.langchain_tools import ContractTool
 from tools.orders import order_tools
 from tools.worlds.order_desk import OrderDesk
 
@@ -233,12 +233,11 @@ class _Nothing(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _tool(function: object, contract: Contract) -> BaseTool:
-    assert callable(function)
-    return make_tool(function, args=_Nothing, contract=contract, name="act")
+def _tool(function: Callable[..., str], contract: Contract) -> PlainTool:
+    return PlainTool(function, args=_Nothing, contract=contract, name="act")
 
 
-def _raiser(error: Exception) -> object:
+def _raiser(error: Exception) -> Callable[..., str]:
     def act() -> str:
         raise error
 
@@ -279,7 +278,7 @@ class _Done(BaseModel):
 async def test_a_result_that_breaks_its_schema_is_no_claim_that_nothing_happened(
     text: str, contract: Contract, outcome: str
 ) -> None:
-    tool = make_tool(lambda: text, args=_Nothing, contract=contract, result=_Done, name="act")
+    tool = PlainTool(lambda: text, args=_Nothing, contract=contract, result=_Done, name="act")
     async with Client(offer_tools("s", "", [tool]).server()) as client:
         result = await client.call_tool_mcp("act", {})
     assert (result.isError, result.meta) == (True, {"sayso/outcome": outcome})

@@ -7,6 +7,7 @@ same connection serves a good request afterwards.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from mcp_servers.strict_json import MAX_DEPTH
 from tests.support.courses import LMS_TOKEN
 from tests.support.served import (
     AGENT_TOKEN,
+    RawStdio,
     closed_port,
     message_of,
     process,
@@ -98,6 +100,12 @@ RAW: list[Raw] = [
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": "x"}',
         (7, PARAMS),
     ),
+    ("params of another form", request("tools/call", name="x", arguments=[1]), (7, PARAMS)),
+    ("a meta of another form", request("ping", _meta="x"), (7, PARAMS)),
+    ("a progress token of another form", request("ping", _meta={"progressToken": []}), (7, PARAMS)),
+    ("a level nobody knows", request("logging/setLevel", level="loud"), (7, PARAMS)),
+    ("an address that is a number", request("resources/read", uri=7), (7, PARAMS)),
+    ("a greeting of another form", request("initialize", protocolVersion="1"), (7, PARAMS)),
     ("a cursor nobody gave", request("tools/list", cursor="eyJvIjogMH0="), (7, PARAMS)),
     ("a cursor that is empty", request("tools/list", cursor=""), (7, PARAMS)),
     ("a cursor that is a number", request("tools/list", cursor=0), (7, PARAMS)),
@@ -127,20 +135,43 @@ RAW: list[Raw] = [
         b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}',
         None,
     ),
+    ("no progress", b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}', None),
+    (
+        "the end of another form",
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}',
+        None,
+    ),
+    ("a request as a notification", b'{"jsonrpc": "2.0", "method": "ping"}', None),
+    ("a notification without a name", b'{"jsonrpc": "2.0", "method": ""}', None),
     ("an answer to nothing", b'{"jsonrpc": "2.0", "id": 7, "result": {}}', None),
     ("an answer twice over", b'{"jsonrpc": "2.0", "id": 7, "result": {}, "error": {}}', None),
 ]
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What any of the servers needs; there is no course service."""
     return {
-        "ORDER_DESK_DB": str(tmp_path / "orders.db"),
+        "ORDER_DESK_DB": str(tmp_path_factory.mktemp("orders") / "orders.db"),
         "LMS_TOKEN": LMS_TOKEN,
         "LMS_URL": f"http://127.0.0.1:{closed_port()}",
         "AGENT_TOKEN": AGENT_TOKEN,
     }
+
+
+@pytest.fixture(scope="module")
+def orders(environment: dict[str, str]) -> Iterator[RawStdio]:
+    """The order server over stdio, greeted; nothing that it is sent here may change an order."""
+    with raw_stdio("-m", "mcp_servers.orders", env=environment) as server:
+        server.initialize()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def orders_url(environment: dict[str, str]) -> Iterator[str]:
+    """The order server over HTTP."""
+    with process("mcp_servers.orders", "--http", "--port", "0", **environment) as running:
+        yield running.url
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -158,6 +189,7 @@ def test_over_stdio(program: str, environment: dict[str, str]) -> None:
         tool, arguments = PROGRAMS[program]
         server.write(call(name=tool, arguments=arguments))
         assert server.read()["result"]["content"]
+        assert "validation" not in server.end(), "nothing of what came is in the log"
     assert got == {name: [expected] if expected else [] for name, _, expected in RAW}
 
 
@@ -176,6 +208,7 @@ def test_over_http(program: str, environment: dict[str, str]) -> None:
         tool, arguments = PROGRAMS[program]
         good = client.post(PATH, content=call(name=tool, arguments=arguments))
         assert message_of(good)["result"]["content"]
+    assert "validation" not in running.log
     assert got == {name: over_http(raw, expected) for name, raw, expected in RAW}
 
 
@@ -188,34 +221,44 @@ def over_http(raw: bytes, expected: tuple[object, int] | None) -> tuple[int, obj
     return 400 if expected[1] in (PARSE, INVALID) else 200, expected
 
 
-def test_what_is_no_request_is_not_run(environment: dict[str, str]) -> None:
+def test_what_is_no_request_is_not_run(environment: dict[str, str], orders: RawStdio) -> None:
     """A call that has no id is a notification: nobody could hear what came of it."""
     desk = OrderDesk(Path(environment["ORDER_DESK_DB"]))
     cancel = {"order_id": "A1", "expected_revision": desk.get("A1").revision}
     params = {"name": "cancel_order", "arguments": cancel}
     silent = json.dumps({"jsonrpc": "2.0", "method": "tools/call", "params": params}).encode()
-    with raw_stdio("-m", "mcp_servers.orders", env=environment) as server:
-        server.initialize()
-        server.write(silent)
-        server.write(request("ping", "afterwards"))
-        assert server.read() == SERVED
+    orders.write(silent)
+    orders.write(request("ping", "afterwards"))
+    assert orders.read() == SERVED
     assert desk.get("A1").status == "pending"
 
 
-def test_the_spelling_that_was_read_is_the_one_that_counts(environment: dict[str, str]) -> None:
+def test_the_spelling_that_was_read_is_the_one_that_counts(orders: RawStdio) -> None:
     """Two names for one tool: the last one is called, and there is no second reading."""
     twice = call(name="get_order", arguments={"order_id": "A2"}).replace(
         b'"name"', b'"name": "cancel_order", "name"'
     )
-    with raw_stdio("-m", "mcp_servers.orders", env=environment) as server:
-        server.initialize()
-        server.write(twice)
-        assert json.loads(server.read()["result"]["content"][0]["text"])["id"] == "A2"
+    orders.write(twice)
+    assert json.loads(orders.read()["result"]["content"][0]["text"])["id"] == "A2"
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_before_initialize_nothing_is_served(program: str, environment: dict[str, str]) -> None:
-    with raw_stdio("-m", program, env=environment) as server:
+@pytest.mark.parametrize("task", [{"ttl": 60_000}, {}, "later", None])
+def test_a_call_as_a_task_is_served_as_a_call(task: object, orders: RawStdio) -> None:
+    """No tasks are announced, so the protocol wants it so."""
+    orders.write(call(name="get_order", arguments={"order_id": "A2"}, task=task))
+    assert json.loads(orders.read()["result"]["content"][0]["text"])["id"] == "A2"
+
+
+def test_what_does_not_fit_is_named(orders: RawStdio) -> None:
+    orders.write(call(name="get_order", arguments="A1", _meta={"progressToken": [], "x" * 999: 1}))
+    said = orders.read()["error"]["message"]
+    assert "params.arguments: Input should be a valid dictionary" in said
+    assert "params._meta.progressToken.str: Input should be a valid string" in said
+    assert len(said) < 1100
+
+
+def test_before_initialize_nothing_is_served() -> None:
+    with raw_stdio("-m", "mcp_servers.research") as server:
         server.write(request("ping", "early"))
         assert server.read() == {"jsonrpc": "2.0", "id": "early", "result": {}}
         server.write(request("tools/list", 8))
@@ -227,11 +270,8 @@ def test_before_initialize_nothing_is_served(program: str, environment: dict[str
         assert server.read()["result"]["tools"]
 
 
-def test_over_http_nothing_is_served_without_a_session(environment: dict[str, str]) -> None:
-    with (
-        process("mcp_servers.orders", "--http", "--port", "0", **environment) as running,
-        raw_http(running.url) as client,
-    ):
+def test_over_http_nothing_is_served_without_a_session(orders_url: str) -> None:
+    with raw_http(orders_url) as client:
         own = client.headers.pop("Mcp-Session-Id")
         none = client.post(PATH, content=request("tools/list"))
         wrong = client.post(
@@ -249,24 +289,24 @@ def test_over_http_nothing_is_served_without_a_session(environment: dict[str, st
 
 @pytest.mark.parametrize("version", ["2025-06-18", "1999-01-01", ""])
 def test_an_unknown_revision_is_answered_with_one_that_is_spoken(
-    version: str, environment: dict[str, str]
+    version: str, orders_url: str
 ) -> None:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
-    with raw_stdio("-m", "mcp_servers.research", env=environment) as server:
-        server.write(request("initialize", **params))
-        spoken = server.read()["result"]["protocolVersion"]
+    with raw_http(orders_url) as client:
+        del client.headers["Mcp-Session-Id"]
+        greeted = message_of(client.post(PATH, content=request("initialize", **params)))
+    spoken = greeted["result"]["protocolVersion"]
     assert spoken == (version if version == "2025-06-18" else LATEST_PROTOCOL_VERSION)
 
 
-async def test_the_sdks_client_hears_the_errors(environment: dict[str, str]) -> None:
+async def test_the_sdks_client_hears_the_errors(orders_url: str) -> None:
     """Also over HTTP the error is an answer to the request, not the end of the session."""
-    with process("mcp_servers.orders", "--http", "--port", "0", **environment) as running:
-        async with sdk_over_http(running.url, AGENT_TOKEN) as session:
-            with pytest.raises(McpError, match="Unknown tool: 'nothing'"):
-                await session.call_tool("nothing", {})
-            with pytest.raises(McpError, match="Unknown cursor"):
-                await session.list_tools(params=PaginatedRequestParams(cursor="x"))
-            assert (await session.list_tools()).tools
+    async with sdk_over_http(orders_url, AGENT_TOKEN) as session:
+        with pytest.raises(McpError, match="Unknown tool: 'nothing'"):
+            await session.call_tool("nothing", {})
+        with pytest.raises(McpError, match="Unknown cursor"):
+            await session.list_tools(params=PaginatedRequestParams(cursor="x"))
+        assert (await session.list_tools()).tools
 
 
 def test_the_longest_message_and_the_deepest_are_taken() -> None:

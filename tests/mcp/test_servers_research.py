@@ -12,7 +12,7 @@ from jsonschema import validate
 
 from mcp_servers.research import offer
 from tests.support.served import over_stdio, text_of
-from tools.contract import ContractTool
+from tools.langchain_tools import ContractTool
 from tools.research import research_tools
 from tools.worlds.pages import Corpus
 

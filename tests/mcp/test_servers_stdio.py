@@ -6,16 +6,18 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.courses import LMS_TOKEN
 from tests.support.served import INITIALIZE, RawStdio, raw_stdio
+from tools.worlds.order_desk import OrderDesk
 
 CHATTY = str(Path(__file__).parent / "chatty_server.py")
 PROGRAMS = ("mcp_servers.orders", "mcp_servers.research", "mcp_servers.courses")
@@ -102,8 +104,15 @@ def test_an_id_that_is_still_running_is_not_taken_twice() -> None:
 # The end ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "number"),
+    [
+        ("mcp_servers.orders", signal.SIGTERM),
+        ("mcp_servers.research", signal.SIGINT),
+        ("mcp_servers.courses", signal.SIGTERM),  # it has a connection to close
+        ("mcp_servers.courses", signal.SIGINT),
+    ],
+)
 def test_a_signal_ends_it_quietly(program: str, number: signal.Signals) -> None:
     with raw_stdio("-m", program, env=LMS) as server:
         server.initialize()
@@ -183,3 +192,55 @@ def test_without_its_streams_it_says_so(closed: str) -> None:
     assert ended.returncode in (0, 2)
     if closed == "<&-":
         assert ended.stderr.startswith("Standard input, output and error are all needed")
+
+
+# A kill ----------------------------------------------------------------------------------------
+
+WITHOUT_END = """
+CREATE TRIGGER without_end AFTER INSERT ON transactions BEGIN
+    SELECT (
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers)
+        SELECT max(n) FROM numbers
+    );
+END
+"""
+
+
+def test_a_write_that_a_kill_cut_off_counts_once_when_it_is_repeated(tmp_path: Path) -> None:
+    """Whether the kill came in the middle of the write, or after it."""
+    path = tmp_path / "orders.db"
+    before = OrderDesk(path).get("C1")
+    refund = calling(
+        "refund_order",
+        order_id="C1",
+        amount="1.00",
+        currency=before.currency,
+        idempotency_key="k1",
+    )
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
+        db.execute(WITHOUT_END)
+        with killed(path) as server:
+            server.write(refund)
+            with suppress(sqlite3.OperationalError):
+                while True:  # until the server has begun to write, and others cannot
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute("ROLLBACK")
+        db.execute("DROP TRIGGER without_end")
+    assert OrderDesk(path).get("C1") == before
+    answers = []
+    for _ in "12":
+        with killed(path) as server:
+            server.write(refund)
+            answers.append(text_in(server.read()))
+    assert answers[0] == answers[1]
+    assert OrderDesk(path).get("C1").refunded == before.refunded + 100
+
+
+@contextmanager
+def killed(path: Path) -> Iterator[RawStdio]:
+    """The order server over a database, greeted; killed at the end."""
+    env = {"ORDER_DESK_DB": str(path)}
+    with raw_stdio("-m", "mcp_servers.orders", env=env, status=-signal.SIGKILL) as server:
+        server.initialize()
+        yield server
+        server.running.kill()

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from mcp_servers.courses.gradebook import Gradebook
-from mcp_servers.courses.lms import build_service
+from mcp_servers.courses.service import build_service
 from tests.support.served import served
 
 LMS_TOKEN = "lms-token-6d1f0c5be2"
@@ -21,9 +21,9 @@ GRADE = {"submission_id": "S3", "points": 25, "expected_revision": 1}
 
 
 @contextmanager
-def service(gradebook: Gradebook) -> Iterator[str]:
+def service(gradebook: Gradebook, patience: float = 60) -> Iterator[str]:
     """The course service over a gradebook."""
-    with served(build_service(gradebook, SecretStr(LMS_TOKEN))) as url:
+    with served(build_service(gradebook, SecretStr(LMS_TOKEN), patience)) as url:
         yield url
 
 

@@ -141,6 +141,10 @@ class Terminal:
     def __exit__(self, *exc: object) -> None:
         self.kill()
 
+    def hang_up(self) -> None:
+        """Take the terminal away, as closing its window does."""
+        self.child.ptyproc.fileobj.close()
+
     def kill(self) -> None:
         """End it, whatever it does."""
         self.child.close(force=True)

@@ -36,7 +36,8 @@ from agent.models.offline import OfflineChatModel
 from agent.session import AgentSession
 from tests.support.offline_tasks import REASON, TASKS, Call, Task, Worlds
 from tests.support.sessions import session
-from tools.contract import ContractTool, OutcomeUnknown
+from tools.contract import OutcomeUnknown
+from tools.langchain_tools import ContractTool
 from tools.worlds.order_desk import OrderDesk
 
 DOMAINS = ("orders", "research", "files")

@@ -21,9 +21,10 @@ from agent.cli.main import main
 from agent.mcp.configuration import believed
 from agent.mcp.configuration.parse import Configuration, parse_config
 from agent.mcp.configuration.variables import Input
-from agent.mcp.connection import LONGEST_PAUSE, Timeouts
 from agent.mcp.host import McpHost, Surroundings
+from agent.mcp.opening import LONGEST_PAUSE
 from agent.mcp.servers import DEFAULT_TIMEOUT, Claims, Http, Stdio
+from agent.mcp.timeouts import Timeouts
 from agent.mcp.tools import MAX_DESCRIPTION
 from agent.mcp.transport import stdio
 from agent.mcp.transport.wire import MAX_MESSAGE

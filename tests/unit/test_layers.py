@@ -21,7 +21,7 @@ PACKAGES = ("agent", "tools", "mcp_servers", "prompts")
 # lines above its own, and its neighbours as long as no circle comes of it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "types", "canonical", "safe_text", "deadlines", "schemas", "config", "trust"),
-    ("events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
+    ("forms", "events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts"),
     ("middleware",),
     ("graph", "approvals", "streaming"),

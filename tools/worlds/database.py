@@ -110,16 +110,13 @@ class Database:
         """Create file, schema and first rows unless they are there."""
         if self._prepared:
             return
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A database that is there is left alone: closing a descriptor of it would drop the locks
-        # that other connections of this process hold.
-        with suppress(FileExistsError):
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(self._path, flags, 0o600))
+        self._make_file()
         with _errors_as_ours(), closing(self._connect()) as db:
             db.execute("BEGIN IMMEDIATE")
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version == 0:
+                if db.execute("SELECT name FROM sqlite_master").fetchone():
+                    raise Unusable(f"{self._path} is the database of another program")
                 self._create(db)
                 db.execute(f"PRAGMA user_version = {self._version}")
             elif version != self._version:
@@ -129,6 +126,20 @@ class Database:
             db.execute("COMMIT")
             self._switch_to_wal(db)
         self._prepared = True
+
+    def _make_file(self) -> None:
+        """Make the file, and its folder.
+
+        One that is there is left alone: closing a descriptor of it would drop the locks that
+        other connections of this process hold.
+        """
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(self._path, flags, 0o600))
+        except OSError as error:
+            raise Unusable(f"{error.strerror}: {error.filename}") from error
 
     def _switch_to_wal(self, db: sqlite3.Connection) -> None:
         """Let readers and a writer work side by side; it is kept in the file.

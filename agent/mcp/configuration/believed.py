@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from agent.mcp.configuration.document import Place
-from agent.mcp.configuration.members import fail, known_keys, typed
+from agent.mcp.configuration.document import Place, kind_of
+from agent.mcp.configuration.members import dotted, fail, known_keys, typed, unexpected
 from agent.mcp.servers import DEFAULT_TIMEOUT, Claims, Idempotency
 
 _AT: Place = ("sayso",)
@@ -56,12 +56,13 @@ def read_believed(entry: Mapping[str, Any]) -> Believed:
 
 def _claims(at: Place, said: Any) -> Claims:
     if not isinstance(said, dict) or not said:
-        fail(at, f"expected an object with some of {', '.join(_CLAIMS)}")
+        got = "an empty one" if said == {} else kind_of(said)
+        unexpected(at, f"an object with some of {', '.join(_CLAIMS)}", got)
     known_keys(at, said, _CLAIMS)
     idempotency = said.get("idempotency")
     if "idempotency" in said and idempotency not in get_args(Idempotency):
-        allowed = ", ".join(get_args(Idempotency))
-        fail((*at, "idempotency"), f"expected idempotency to be one of {allowed}")
+        got = repr(idempotency[:100]) if isinstance(idempotency, str) else kind_of(idempotency)
+        unexpected((*at, "idempotency"), f"one of {', '.join(get_args(Idempotency))}", got)
     return Claims(
         effects=_effects((*at, "effects"), said["effects"]) if "effects" in said else None,
         open_world=typed(at, said, "open_world", bool, _FLAG, None),
@@ -73,10 +74,12 @@ def _claims(at: Place, said: Any) -> Claims:
 
 def _effects(at: Place, value: Any) -> frozenset[str]:
     if not isinstance(value, list) or not value:
-        fail(at, 'expected a list of effects, such as ["read:calendar"]')
+        got = "an empty one" if value == [] else kind_of(value)
+        unexpected(at, 'a list of effects, such as ["read:calendar"]', got)
     for effect in value:
         if not isinstance(effect, str) or not _EFFECT.fullmatch(effect):
-            fail(at, f"{str(effect)[:100]!r} is not an effect; one looks like write:calendar")
+            said = f"{dotted(at)} has {str(effect)[:100]!r}, which is not an effect"
+            fail(at, f"{said}; one looks like write:calendar")
     return frozenset(value)
 
 
@@ -85,7 +88,9 @@ def _seconds(at: Place, said: Mapping[str, Any]) -> float | None:
         return None
     value = said["timeout"]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
-        fail((*at, "timeout"), "expected timeout to be seconds, above 0 and up to 3600")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        got = f"{value}"[:40] if number else kind_of(value)
+        unexpected((*at, "timeout"), "seconds, above 0 and up to 3600", got)
     return float(value)
 
 

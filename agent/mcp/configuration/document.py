@@ -1,15 +1,15 @@
 """A file that names MCP servers, as a document: its outline, and where in it something stands.
 
-Two outlines are in use: ``{"mcpServers": {…}}`` (``.mcp.json``, Claude Desktop, Cursor) and
-``{"servers": {…}, "inputs": […]}`` (VS Code). Comments and a comma too many, which their editors
-allow, are read over.
+Several outlines are in use: ``{"mcpServers": {…}}`` (``.mcp.json``, Claude Desktop, Cursor),
+``{"servers": {…}, "inputs": […]}`` (VS Code) and ``{"context_servers": {…}}`` (Zed). A file may
+have more than one of them. Comments and a comma too many, which their editors allow, are read over.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from agent.safe_text import one_line
 MAX_SERVERS = 100
 """In one file; nobody confirms more than that by looking at them."""
 
-OUTLINES = ("mcpServers", "servers")
+OUTLINES = ("mcpServers", "servers", "context_servers")
+"""The keys under which servers stand; those of the first come first."""
 
 Place = tuple[str, ...]
 """Object keys from the outside in."""
@@ -33,29 +34,47 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
+class Written:
+    """One server as a file has it.
+
+    Args:
+        outline: The key under which it stands, one of ``OUTLINES``.
+        name: Its name there.
+        entry: What is said of it; not looked at.
+    """
+
+    outline: str
+    name: str
+    entry: Any
+
+
+@dataclass(frozen=True)
 class Document:
     """A file that was read.
 
     Args:
         path: Where it came from.
         text: Its contents as plain JSON: what is no JSON is blank, and every place is the same.
-        outline: The key under which the servers stand, one of ``OUTLINES``.
-        entries: The servers as written, by name.
+        servers: All of them; a name may be there once under each outline.
         inputs: What VS Code asks for, as written.
         commented: It has comments, which would be lost if it were written anew.
     """
 
     path: Path
     text: str
-    outline: str
-    entries: Mapping[str, Any]
+    servers: tuple[Written, ...]
     inputs: Sequence[Any] = ()
     commented: bool = False
 
-    def line(self, *keys: str) -> int:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its servers, each once."""
+        return tuple(dict.fromkeys(server.name for server in self.servers))
+
+    def line(self, server: Written, *keys: str) -> int:
         """The line (from 1) of a server's member that ``keys`` lead to, or of the last one that
         exists."""
-        return line_of(self.text, (self.outline, *keys))
+        return line_of(self.text, (server.outline, server.name, *keys))
 
 
 def read_document(text: str, path: Path) -> Document:
@@ -70,21 +89,39 @@ def read_document(text: str, path: Path) -> Document:
     content = _load(plain, path)
     if not isinstance(content, dict):
         raise _refused(path, 1, 'expected an object with the key "mcpServers"')
-    outline = next((key for key in OUTLINES if key in content), None)
-    if outline is None:
+    outlines = [key for key in OUTLINES if key in content]
+    if not outlines:
         raise _refused(path, 1, 'expected the key "mcpServers", or "servers" as in VS Code')
-    entries, inputs = content[outline], content.get("inputs", [])
-    for key, value, kind in ((outline, entries, dict), ("inputs", inputs, list)):
-        if not isinstance(value, kind):
-            what = "an object of servers by name" if kind is dict else "a list"
-            raise _refused(path, line_of(plain, (key,)), f"expected {key} to be {what}")
-    if len(entries) > MAX_SERVERS:
+    kinds = [(key, dict, "an object of servers by name") for key in outlines]
+    for key, kind, words in (*kinds, ("inputs", list, "a list")):
+        if not isinstance(value := content.get(key, kind()), kind):
+            why = f"expected {key} to be {words}, got {kind_of(value)}"
+            raise _refused(path, line_of(plain, (key,)), why)
+    servers = tuple(
+        Written(key, name, entry) for key in outlines for name, entry in content[key].items()
+    )
+    if len(servers) > MAX_SERVERS:
         raise _refused(
             path,
-            line_of(plain, (outline,)),
-            f"there are {len(entries)} servers, and at most {MAX_SERVERS} in one file are used",
+            line_of(plain, (outlines[0],)),
+            f"there are {len(servers)} servers, and at most {MAX_SERVERS} in one file are used",
         )
-    return Document(path, plain, outline, entries, inputs, commented=uncommented != text)
+    inputs = content.get("inputs", [])
+    return Document(path, plain, servers, inputs, commented=uncommented != text)
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words that have nothing of it: it may be a secret."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "a text"
+        case int() | float():
+            return "a number"
+    return "an object" if isinstance(value, dict) else "a list"
 
 
 def _refused(path: Path, line: int, message: str) -> UsageError:

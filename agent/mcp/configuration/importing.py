@@ -7,7 +7,8 @@ from typing import Any
 
 import platformdirs
 
-from agent.mcp.configuration.parse import REACHING, WITHOUT_EFFECT
+from agent.mcp.configuration.foreign import left_out, with_our_names
+from agent.mcp.configuration.parse import KNOWN_KEYS, REACHING
 
 _OF_A_FOLDER = (".cursor", ".vscode")
 """Folders that hold the file of the folder around them."""
@@ -44,8 +45,8 @@ def as_own(entry: Any, folder: Path | None) -> Any:
     """What a person's own file is to say of a server that another file names.
 
     Variables stay as they are written, but for the folder, which the own file does not have: it
-    is put in, and paths are made whole. Keys that have no effect here are left out; what cannot
-    be read stays, to be complained about.
+    is put in, and paths are made whole. Keys that are not known here are left out
+    (``comes_without``); what cannot be read stays, to be complained about.
 
     Args:
         entry: What the other file says.
@@ -53,7 +54,7 @@ def as_own(entry: Any, folder: Path | None) -> Any:
     """
     if not isinstance(entry, dict):
         return entry
-    own = {key: value for key, value in entry.items() if key not in WITHOUT_EFFECT}
+    own = {key: value for key, value in with_our_names(entry).items() if key in KNOWN_KEYS}
     if folder is None:
         return own
     own = {key: _placed(value, folder) if key in REACHING else value for key, value in own.items()}
@@ -62,6 +63,11 @@ def as_own(entry: Any, folder: Path | None) -> Any:
     if "envFile" in own:
         own["envFile"] = _whole(own["envFile"], folder)
     return own
+
+
+def comes_without(entry: Any) -> list[str]:
+    """What :func:`as_own` leaves out, in clauses."""
+    return list(left_out(entry, KNOWN_KEYS)) if isinstance(entry, dict) else []
 
 
 def _whole(path: Any, folder: Path) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from agent.mcp.configuration.document import Place
+from agent.mcp.configuration.document import Place, kind_of
 
 
 class FaultError(Exception):
@@ -33,14 +33,22 @@ def typed(
     if key not in said:
         return default
     if not isinstance(said[key], kind):
-        fail((*at, key), f"expected {key} to be {words}")
+        unexpected((*at, key), words, kind_of(said[key]))
     return said[key]
 
 
-def known_keys(
-    at: Place, said: Mapping[str, Any], known: tuple[str, ...], idle: tuple[str, ...] = ()
-) -> None:
-    """Refuse members that are neither ``known`` nor known to be ``idle``.
+def unexpected(at: Place, words: str, got: str) -> NoReturn:
+    """Give the server up: the member there was to be ``words``, and is what ``got`` says."""
+    fail(at, f"expected {dotted(at)} to be {words}, got {got}")
+
+
+def dotted(at: Place) -> str:
+    """A place in an entry as people write it: ``sayso.tools.get.timeout``."""
+    return ".".join(key[:100] for key in at)
+
+
+def known_keys(at: Place, said: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    """Refuse members that are not known.
 
     They are not ignored: one that is not known may change what the writer of the file expects.
 
@@ -48,8 +56,8 @@ def known_keys(
         FaultError: There is one.
     """
     for key in said:
-        if key not in known and key not in idle:
-            fail((*at, key), f"unknown key {key[:100]!r}; known are {', '.join(known)}")
+        if key not in known:
+            fail((*at, key), f"unknown key {dotted((*at, key))!r}; known are {', '.join(known)}")
 
 
 def is_ours(variable: str) -> bool:

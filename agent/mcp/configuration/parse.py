@@ -20,7 +20,7 @@
 
 ``type``, ``command``, ``args``, ``env``, ``envFile``, ``cwd``, ``url`` and ``headers`` are those of
 other MCP hosts, whose files are read as they are (``document``), variables included
-(``variables``). The ``sayso`` key is ours and optional:
+(``variables``); what else they write is in ``foreign``. The ``sayso`` key is ours and optional:
 
 * ``trusted``, ``timeout``: see :class:`agent.mcp.servers.ServerConfig`;
 * ``insecure``: requests may leave this machine unencrypted (``http://``);
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -45,9 +45,24 @@ from agent.canonical import canonical_json
 from agent.config import parse_env
 from agent.errors import UsageError
 from agent.mcp.configuration.believed import read_believed
-from agent.mcp.configuration.document import Document, Place, read_document
-from agent.mcp.configuration.members import FaultError, fail, is_ours, known_keys, typed
-from agent.mcp.configuration.variables import Ask, VariableError, Variables
+from agent.mcp.configuration.document import Document, Place, Written, kind_of, read_document
+from agent.mcp.configuration.foreign import (
+    SWITCHES,
+    idle_keys,
+    is_switched_off,
+    why_costly,
+    with_our_names,
+)
+from agent.mcp.configuration.members import (
+    FaultError,
+    fail,
+    is_ours,
+    known_keys,
+    typed,
+    unexpected,
+)
+from agent.mcp.configuration.showing import address, command_line
+from agent.mcp.configuration.variables import Ask, Expanded, VariableError, Variables
 from agent.mcp.servers import Http, ServerConfig, Stdio, Transport
 from agent.safe_text import one_line, shorten
 from agent.trust import read_small
@@ -59,14 +74,10 @@ MAX_SHOWN = 4_000
 STDIO_KEYS = ("command", "args", "env", "envFile", "cwd")
 HTTP_KEYS = ("url", "headers")
 REACHING = ("type", *STDIO_KEYS, *HTTP_KEYS)
-KNOWN_KEYS = (*REACHING, "disabled", "sayso")
-WITHOUT_EFFECT = (
-    *("autoApprove", "alwaysAllow", "trust", "timeout", "oauth"),
-    *("description", "icon", "gallery", "version", "dev"),
-)
-"""Keys of other hosts that change neither which server it is nor what it may do here."""
+KNOWN_KEYS = (*REACHING, *SWITCHES, "sayso")
 
-_HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "sse")
+_STDIO_TYPES = ("stdio", "local")
+_HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "sse")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OF_THE_TRANSPORT = ("host", "content-length", "transfer-encoding", "mcp-session-id")
 
@@ -78,11 +89,13 @@ class Entry:
     Args:
         server: How it is reached.
         line: Where in the file it stands.
-        details: What a person who confirms it should know beside ``transport.shown``; clauses.
+        shown: What would be started or reached, for a person to confirm; no secret is in it.
+        details: What else they should know; clauses.
     """
 
     server: ServerConfig
     line: int
+    shown: str
     details: tuple[str, ...] = ()
 
 
@@ -102,11 +115,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What files say about servers: those that can be used, those that cannot, and sentences
-    about what was read and has no effect."""
+    """What files say about servers: those that can be used, those that cannot, sentences about
+    those that are switched off, and about what was read and has no effect."""
 
     entries: tuple[Entry, ...] = ()
     problems: tuple[Problem, ...] = ()
+    disabled: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
@@ -116,8 +130,8 @@ class Configuration:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Problems and notices, as sentences."""
-        return (*map(str, self.problems), *self.notices)
+        """All that is not as its writer may think, as sentences."""
+        return (*map(str, self.problems), *self.disabled, *self.notices)
 
 
 def parse_config(
@@ -147,7 +161,7 @@ def parse_config(
         UsageError: It is not JSON or has another outline; the message has the file and the line.
     """
     document = read_document(text, path)
-    readers = [_Reader(document, name, environment, folder, ask) for name in document.entries]
+    readers = [_Reader(document, server, environment, folder, ask) for server in document.servers]
     return together([reader.read() for reader in readers])
 
 
@@ -158,19 +172,24 @@ def together(configurations: Iterable[Configuration]) -> Configuration:
     """
     seen: dict[str, Entry] = {}
     problems: list[Problem] = []
+    disabled: list[str] = []
     notices: list[str] = []
     for one in configurations:
         notices += one.notices
+        disabled += one.disabled
         problems += one.problems
         for entry in one.entries:
             other = seen.setdefault(entry.server.id, entry)
             if other is not entry:
                 problems.append(_collision(entry, other.server))
-    return Configuration(tuple(seen.values()), tuple(problems), tuple(notices))
+    return Configuration(tuple(seen.values()), tuple(problems), tuple(disabled), tuple(notices))
 
 
 def _collision(entry: Entry, other: ServerConfig) -> Problem:
     server = entry.server
+    if (server.name, server.source) == (other.name, other.source):
+        why = "there is another of that name in this file; rename or remove one of them"
+        return Problem(server.name, server.source, entry.line, why)
     place = f" of {one_line(str(other.source))}" if other.source != server.source else ""
     why = (
         f"it and {other.name!r}{place} both become {server.id!r} in tool names; rename one of them"
@@ -184,13 +203,13 @@ class _Reader:
     def __init__(
         self,
         document: Document,
-        name: str,
+        written: Written,
         environment: Mapping[str, str],
         folder: Path | None,
         ask: Ask | None,
     ) -> None:
-        self.document, self.name, self.folder = document, name, folder
-        self.entry: Any = document.entries[name]
+        self.document, self.written, self.folder = document, written, folder
+        self.name, self.entry = written.name, written.entry
         home = Path(environment.get("HOME") or Path.home())
         self.start = folder or home
         self.variables = Variables(environment, home, folder, document.inputs, ask)
@@ -200,136 +219,165 @@ class _Reader:
         try:
             return self.configuration()
         except FaultError as fault:
-            line = self.document.line(self.name, *fault.at)
+            line = self.document.line(self.written, *fault.at)
             return Configuration(
                 problems=(Problem(self.name, self.document.path, line, fault.why),)
             )
 
     def configuration(self) -> Configuration:
         self.check_outline()
-        if self.member("disabled", bool, "true or false", False):
-            return Configuration(notices=(self.notice("is disabled, so it is not used"),))
-        known_keys((), self.entry, KNOWN_KEYS, WITHOUT_EFFECT)
-        server = self.server()
-        if len(server.transport.shown) > MAX_SHOWN:
+        self.entry = with_our_names(self.entry)
+        for switch in SWITCHES:
+            self.member(switch, bool, "true or false", None)
+        if is_switched_off(self.entry):
+            return Configuration(disabled=(self.notice("is disabled, so it is not used"),))
+        idle = idle_keys(self.entry)
+        self.check_keys(idle)
+        entry = self.read_entry()
+        if len(entry.shown) > MAX_SHOWN:
             fail((), f"what it runs or reaches is longer than {MAX_SHOWN} characters")
-        entry = Entry(server, self.document.line(self.name), tuple(self.details))
-        return Configuration(entries=(entry,), notices=tuple(self.idle_keys()))
+        return Configuration(entries=(entry,), notices=self.about(idle))
 
     def check_outline(self) -> None:
         if not self.name.strip():
             fail((), "a server needs a name")
+        if self.name != self.name.strip():
+            fail((), "its name begins or ends with a blank; take that out")
         if len(self.name) > MAX_NAME:
             fail((), f"its name is longer than {MAX_NAME} characters")
         if not isinstance(self.entry, dict):
-            fail((), "expected an object with the key command or url")
+            words = "an object with the key command or url"
+            fail((), f"expected {words}, got {kind_of(self.entry)}")
 
-    def idle_keys(self) -> list[str]:
+    def check_keys(self, idle: list[str]) -> None:
+        for key in self.entry:
+            if key not in idle and (why := why_costly(key)):
+                fail((key,), f"{key} is not obeyed here, so {why}. Take it out if you agree")
+        known_keys((), {key: None for key in self.entry if key not in idle}, KNOWN_KEYS)
+
+    def about(self, idle: list[str]) -> tuple[str, ...]:
         """A notice about the keys that have no effect here."""
-        idle = [key for key in WITHOUT_EFFECT if key in self.entry]
         if not idle:
-            return []
-        has = "have" if len(idle) > 1 else "has"
-        why = f"{', '.join(idle)} {has} no effect here: writes wait for you"
-        if "timeout" in idle:
+            return ()
+        have = "have" if len(idle) > 1 else "has"
+        why = f"{', '.join(idle)}, which {have} no effect here: writes wait for you"
+        if any("timeout" in key for key in idle):
             why += ', and the time a call may take is {"sayso": {"timeout": seconds}}'
-        return [self.notice(f"is used, but {why}")]
+        return (self.notice(f"says {why}"),)
 
     def notice(self, what: str) -> str:
         said = one_line(f"MCP server {self.name!r} {what}.")
         return f"{one_line(str(self.document.path))}: {said}"
 
-    def server(self) -> ServerConfig:
+    def read_entry(self) -> Entry:
         believed = read_believed(self.entry)
-        transport, values = self.transport(insecure=believed.insecure)
+        reached = self.reached(insecure=believed.insecure)
         if self.variables.taken:
             self.details.append(f"takes {', '.join(self.variables.taken)} from your environment")
-        self.details += believed.details()
-        return ServerConfig(
+        server = ServerConfig(
             name=self.name,
-            transport=transport,
+            transport=reached.transport,
             source=self.document.path,
-            written=self.written(values),
+            written=self.digest(reached.values),
             trusted=believed.trusted,
             timeout=believed.timeout,
             claims=believed.claims,
         )
+        details = (*reached.details(), *self.details, *believed.details())
+        return Entry(server, self.document.line(self.written), reached.shown, details)
 
-    def written(self, values: str | None) -> str:
+    def digest(self, values: str | None) -> str:
         """See ``ServerConfig.written``; ``values`` is the text of the ``envFile``."""
         said = {key: self.entry[key] for key in REACHING if key in self.entry}
         return hashlib.sha256(canonical_json([said, values]).encode()).hexdigest()
 
     # --- how it is reached -------------------------------------------------------------------
 
-    def transport(self, *, insecure: bool) -> tuple[Transport, str | None]:
-        """How it is reached, and the text of the file that values are taken from."""
+    def reached(self, *, insecure: bool) -> _Reached:
         kind = self.member("type", str, "a text", None)
         if kind is None:
             if ("command" in self.entry) == ("url" in self.entry):
                 fail((), "it needs a command or a url, and not both")
             kind = "stdio" if "command" in self.entry else "http"
-        if kind == "stdio":
+        if kind in _STDIO_TYPES:
             self.none_of(HTTP_KEYS, "is started by a command")
             return self.stdio()
         if kind not in _HTTP_TYPES:
-            fail(("type",), f"expected type to be stdio, {', '.join(_HTTP_TYPES)}")
+            unexpected(("type",), f"stdio, {', '.join(_HTTP_TYPES)}", repr(kind[:100]))
         self.none_of(STDIO_KEYS, "is reached by its url")
-        return Http(self.url(insecure=insecure), self.headers(), sse=kind == "sse"), None
+        url = self.url(insecure=insecure)
+        remote = Http(url.value, self.headers(), sse=kind == "sse")
+        return _Reached(remote, address(remote, url.shown), url.hidden)
 
     def none_of(self, keys: tuple[str, ...], kind: str) -> None:
         for key in keys:
             if key in self.entry:
                 fail((key,), f"it {kind}, so {key} means nothing")
 
-    def stdio(self) -> tuple[Stdio, str | None]:
+    def stdio(self) -> _Reached:
         command = self.member("command", str, "a text", "")
         if not command.strip():
             fail(("command",), "it needs a command")
-        command = self.expand(("command",), command)
+        command = self.expand(("command",), command).value
         if not command.strip():
             fail(("command",), "its command is empty once the variables are put in")
-        arguments = self.member("args", list, "a list of texts", [])
-        if not all(isinstance(argument, str) for argument in arguments):
-            fail(("args",), "expected args to be a list of texts")
-        args = tuple(self.expand(("args",), argument) for argument in arguments)
+        args = [self.expand(("args",), argument) for argument in self.arguments()]
         own = self.texts("env", _check_variable)
         text, values = self.env_file()
-        return Stdio(command, args, {**values, **own}, self.path("cwd") or self.start), text
+        folder = self.path("cwd")
+        child = Stdio(
+            command,
+            tuple(argument.value for argument in args),
+            {**values, **own},
+            self.start / folder.value if folder else self.start,
+        )
+        shown = command_line(child, [argument.shown for argument in args])
+        hidden = {name: masked for arg in args for name, masked in arg.hidden.items()}
+        return _Reached(child, shown, hidden, text)
+
+    def arguments(self) -> list[str]:
+        arguments: list[str] = self.member("args", list, "a list of texts", [])
+        for place, argument in enumerate(arguments):
+            if not isinstance(argument, str):
+                fail(("args",), f"expected args[{place}] to be a text, got {kind_of(argument)}")
+        return arguments
 
     def env_file(self) -> tuple[str | None, dict[str, str]]:
         """The text of the file that variables are taken from, and what it gives."""
-        path = self.path("envFile")
-        if path is None:
+        written = self.path("envFile")
+        if written is None:
             return None, {}
-        at = ("envFile",)
+        at, path, shown = ("envFile",), self.start / written.value, self.start / written.shown
         try:
             path = path.resolve()
             if self.folder is not None and not path.is_relative_to(self.folder.resolve()):
-                fail(at, f"{path} is outside of the folder that this file belongs to")
+                fail(at, f"{shown} is outside of the folder that this file belongs to")
             text = read_small(path)
             if text is None:
-                fail(at, f"there is no file {path}")
+                fail(at, f"there is no file {shown}")
             values = {n: v for n, v in parse_env(text).items() if not is_ours(n)}
-            for name, value in values.items():
-                _check_variable(at, name, value)
-        except (UsageError, OSError, RuntimeError) as error:
-            fail(at, f"{path} cannot be used: {str(error).rstrip('.')}")
+        except UsageError as error:
+            fail(at, f"{shown} cannot be used: {str(error).rstrip('.')}")
+        except (OSError, RuntimeError):  # what it says may have a value in it
+            fail(at, f"{shown} cannot be used: no file can be reached by that path")
+        for name, value in values.items():
+            _check_variable(at, name, value)
         if values:
-            self.details.append(f"takes {', '.join(values)} from {path}")
+            self.details.append(f"takes {', '.join(values)} from {shown}")
         return text, values
 
-    def path(self, key: str) -> Path | None:
+    def path(self, key: str) -> Expanded | None:
         value = self.member(key, str, "a path", None)
         if value is None:
             return None
-        path = Path(self.expand((key,), value))
-        if self.folder is None and not path.is_absolute():
+        path = self.expand((key,), value)
+        if self.folder is None and not Path(path.value).is_absolute():
             fail((key,), f"expected {key} to be a whole path: this file belongs to no folder")
-        return self.start / path
+        return path
 
-    def url(self, *, insecure: bool) -> str:
-        url = self.expand(("url",), self.member("url", str, "an address", ""))
+    def url(self, *, insecure: bool) -> Expanded:
+        expanded = self.expand(("url",), self.member("url", str, "an address", ""))
+        url = expanded.value
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -343,13 +391,9 @@ class _Reader:
             fail(("url",), "a user or a password in the url is not used; put it into headers")
         if parts.scheme == "http" and not _is_loopback(host):
             if not insecure:
-                fail(
-                    ("url",),
-                    "http:// to another machine can be read on the way; use https://, or add "
-                    '"sayso": {"insecure": true}',
-                )
-            self.details.append("requests to it are not encrypted")
-        return url
+                fail(("url",), _UNENCRYPTED.format(host))
+            self.details.append(f"{_EXPOSED.format(host)}; you permit that")
+        return expanded
 
     def headers(self) -> dict[str, str]:
         headers = self.texts("headers", _check_header)
@@ -364,24 +408,61 @@ class _Reader:
         values = {}
         for name, value in self.member(key, dict, "an object of texts", {}).items():
             if not isinstance(value, str):
-                fail((key, name), f"expected {name[:100]} to be a text")
-            values[name] = self.expand((key, name), value)
+                unexpected((key, name), "a text", kind_of(value))
+            values[name] = self.expand((key, name), value).value
             check((key, name), name, values[name])
         return values
 
     def member(self, key: str, kind: type, words: str, default: Any) -> Any:
         return typed((), self.entry, key, kind, words, default)
 
-    def expand(self, at: Place, text: str) -> str:
+    def expand(self, at: Place, text: str) -> Expanded:
         try:
             return self.variables.expand(text)
         except VariableError as error:
             fail(at, str(error))
 
 
+@dataclass(frozen=True)
+class _Reached:
+    """How a server is reached.
+
+    Args:
+        transport: With all variables put in.
+        shown: See ``Entry.shown``.
+        hidden: What ``shown`` has by name alone, masked.
+        values: The text of the file that values are taken from.
+    """
+
+    transport: Transport
+    shown: str
+    hidden: Mapping[str, str]
+    values: str | None = None
+
+    def details(self) -> Iterator[str]:
+        """What a person should know of it, in clauses."""
+        if self.hidden:
+            named = ", ".join(f"{name} is {masked}" for name, masked in self.hidden.items())
+            yield f"{named} now; with another value it is asked about again"
+
+
+_EXPOSED = (
+    "what is sent to {}, tokens included, and what it answers can be read and changed on the way"
+)
+_UNENCRYPTED = (
+    f"http:// is not encrypted: {_EXPOSED}. Use https://, or permit it for this server: "
+    '--insecure with sayso mcp add, "sayso": {{"insecure": true}} in a file'
+)
+
+
 def _check_variable(at: Place, name: str, value: str) -> None:
-    if not name or "=" in name or "\0" in name + value or is_ours(name):
-        fail(at, f"{name[:100]!r} cannot be given to a server")
+    if is_ours(name):
+        fail(at, f"{name[:100]!r} is a setting of sayso's and cannot be given to a server")
+    if not name or "=" in name or not name.isprintable() or any(map(str.isspace, name)):
+        why = "it is empty, or has a blank, a = or a control character in it"
+        fail(at, f"{name[:100]!r} cannot be the name of a variable: {why}")
+    if "\0" in value:
+        fail(at, f"{name[:100]!r} cannot be given to a server: its value has a NUL character")
 
 
 def _check_header(at: Place, name: str, value: str) -> None:

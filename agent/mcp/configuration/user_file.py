@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import NotFound, UsageError
-from agent.mcp.configuration.document import Document, read_document
+from agent.mcp.configuration.document import OUTLINES, Document, read_document
+from agent.mcp.configuration.variables import id_of, inputs_named
 from agent.trust import SIZE_LIMIT, locked, read_small, write_private
 
 SERVERS_FILE = "mcp.json"
@@ -61,16 +62,16 @@ def add_servers(home: Path, entries: Mapping[str, Any], inputs: Sequence[Any] = 
     Raises:
         UsageError: A name or an input's id is taken, or the file cannot be changed.
     """
-    with _changing(home) as (servers, known):
+    with _changing(home) as (outlines, known):
         for name, entry in entries.items():
-            if name in servers:
+            if any(name in servers for servers in outlines):
                 raise UsageError(
                     f"There is a server {name!r} in {path_of(home)} already; nothing was changed."
                 )
-            servers[name] = entry
+            outlines[0][name] = entry
         for wanted in inputs:
             named = wanted["id"]
-            same = [one for one in known if isinstance(one, dict) and one.get("id") == named]
+            same = [one for one in known if id_of(one) == named]
             if not same:
                 known.append(wanted)
             elif same != [wanted]:
@@ -81,22 +82,26 @@ def add_servers(home: Path, entries: Mapping[str, Any], inputs: Sequence[Any] = 
 
 
 def remove_server(home: Path, name: str) -> None:
-    """Take a server out of the file.
+    """Take a server out of the file, and the inputs that no other server there names.
 
     Raises:
         NotFound: It is not there.
         UsageError: The file cannot be changed.
     """
-    with _changing(home) as (servers, _):
-        if name not in servers:
+    with _changing(home) as (outlines, inputs):
+        names = tuple(dict.fromkeys(known for servers in outlines for known in servers))
+        if name not in names:
             hint = f"They stand in {path_of(home)}; sayso mcp list shows those of this folder too."
-            raise NotFound("MCP server of yours", name, tuple(servers), hint)
-        del servers[name]
+            raise NotFound("MCP server of yours", name, names, hint)
+        unused = inputs_named([servers.pop(name, None) for servers in outlines])
+        unused -= inputs_named(outlines)
+        inputs[:] = [one for one in inputs if id_of(one) not in unused]
 
 
 @contextmanager
-def _changing(home: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """Servers and inputs of the file, to be changed; written back unless that fails."""
+def _changing(home: Path) -> Iterator[tuple[list[dict[str, Any]], list[Any]]]:
+    """Servers under each outline and inputs of the file, to be changed; written back unless that
+    fails."""
     path = path_of(home)
     try:
         with locked(home):
@@ -108,9 +113,10 @@ def _changing(home: Path) -> Iterator[tuple[dict[str, Any], list[Any]]]:
                 )
             content = json.loads(document.text)
             inputs = content.get("inputs", [])
-            yield content[document.outline], inputs
-            if inputs:
-                content["inputs"] = inputs
+            yield [content[outline] for outline in OUTLINES if outline in content], inputs
+            content["inputs"] = inputs
+            if not inputs:
+                del content["inputs"]
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             if len(text.encode()) > SIZE_LIMIT:
                 raise UsageError(f"{path} would be too large; nothing was changed.")

@@ -13,19 +13,23 @@ written                                       becomes
 ``${pathSeparator}``, ``${/}``                ``/``
 ============================================  ==================================================
 
-A value is put in once and not looked at again. No ``SAYSO_*`` variable is ever put in.
+A value is put in once and not looked at again. No ``SAYSO_*`` variable is ever put in. What a
+person is shown has no value that may be a secret.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.config import mask
 from agent.mcp.configuration.members import is_ours
+from agent.mcp.configuration.showing import may_be_shown
 
 MAX_LENGTH = 32_000
 """Characters of one text after its variables were put in."""
@@ -96,6 +100,32 @@ def read_input(entry: Any) -> Input:
     return Input(id, description, entry.get("password") is True, tuple(options), default)
 
 
+def inputs_named(entry: Any) -> set[str]:
+    """The ids of the inputs that the texts of a server name."""
+    return set(re.findall(r"\$\{input:([^}]+)\}", json.dumps(entry, ensure_ascii=False)))
+
+
+def id_of(entry: Any) -> str | None:
+    """The id of one of VS Code's inputs; ``None`` for what is none."""
+    named = entry.get("id") if isinstance(entry, dict) else None
+    return named if isinstance(named, str) else None
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """A text with its variables put in.
+
+    Args:
+        value: As it is used.
+        shown: As a person is shown it; variables whose values may be secrets are still in it.
+        hidden: The values of those, masked, by the names of the variables.
+    """
+
+    value: str
+    shown: str
+    hidden: Mapping[str, str] = field(default_factory=dict)
+
+
 class Variables:
     """The values for the texts of one server; remembers which of the environment were taken.
 
@@ -122,7 +152,7 @@ class Variables:
             self._places["workspaceFolder"] = str(folder)
             self._places["workspaceFolderBasename"] = folder.name
 
-    def expand(self, text: str) -> str:
+    def expand(self, text: str) -> Expanded:
         """The text with all values put in.
 
         Raises:
@@ -131,39 +161,42 @@ class Variables:
         """
         parts, position, length = [], 0, 0
         for placeholder in _PLACEHOLDER.finditer(text):
-            parts += [text[position : placeholder.start()], self._value(placeholder[0])]
-            position, length = placeholder.end(), length + len(parts[-1])
+            between = text[position : placeholder.start()]
+            parts += [Expanded(between, between), self._put_in(placeholder[0])]
+            position, length = placeholder.end(), length + len(parts[-1].value)
             if length > MAX_LENGTH:
                 break
-        parts.append(text[position:])
-        expanded = "".join(parts)
+        parts.append(Expanded(text[position:], text[position:]))
+        expanded = "".join(part.value for part in parts)
         if len(expanded) > MAX_LENGTH:
             raise VariableError(f"a text here is longer than {MAX_LENGTH} characters")
         if "\0" in expanded:
             raise VariableError("a text here contains a NUL character")
-        return expanded
+        hidden = {name: masked for part in parts for name, masked in part.hidden.items()}
+        return Expanded(expanded, "".join(part.shown for part in parts), hidden)
 
-    def _value(self, written: str) -> str:
+    def _put_in(self, written: str) -> Expanded:
         place = written[2:-1]
         if place in self._places:
-            return self._places[place]
+            return Expanded(self._places[place], self._places[place])
         if place.startswith("workspaceFolder"):
             raise VariableError(f"{written} means nothing in this file; write the folder's path")
         if wanted := _INPUT.fullmatch(written):
-            return self._answer(wanted["id"])
+            return self._answer(written, wanted["id"])
         if variable := _VARIABLE.fullmatch(written):
-            return self._variable(variable["env"] or variable["name"], variable["default"])
+            name = variable["env"] or variable["name"]
+            return self._variable(written, name, variable["default"])
         raise VariableError(f"cannot read {written[:100]!r}; write ${{VAR}} or ${{VAR:-default}}")
 
-    def _variable(self, name: str, default: str | None) -> str:
+    def _variable(self, written: str, name: str, default: str | None) -> Expanded:
         value = self._take(name)
-        if default is not None:
-            return value or default
+        if not value and default is not None:
+            return Expanded(default, default)
         if value is None:
             raise VariableError(
                 f"the variable {name} is not set; set it, or write ${{{name}:-default}}"
             )
-        return value
+        return _covered(written, name, value)
 
     def _take(self, name: str) -> str | None:
         if is_ours(name):
@@ -172,26 +205,40 @@ class Variables:
             self.taken.append(name)
         return self._environment.get(name)
 
-    def _answer(self, id: str) -> str:
+    def _answer(self, written: str, id: str) -> Expanded:
         wanted = self._input(id)
         value = self._take(wanted.variable)
-        if value:
-            if wanted.options and value not in wanted.options:
-                options = ", ".join(map(repr, wanted.options[:20]))
-                raise VariableError(f"the input {id!r}, {wanted.variable}, is none of {options}")
-            return value
+        if not value:
+            value = self._asked(wanted)
+        elif wanted.options and value not in wanted.options:
+            options = ", ".join(map(repr, wanted.options[:20]))
+            raise VariableError(f"the input {id!r}, {wanted.variable}, is none of {options}")
+        if wanted.options or value == written:
+            return Expanded(value, value)  # as the file has it
+        return _covered(written, wanted.variable, value)
+
+    def _asked(self, wanted: Input) -> str:
         if self._ask is None:
             raise VariableError(
-                f"it needs the input {id!r}; set the variable {wanted.variable}, or start sayso "
-                "on a terminal, where it asks"
+                f"it needs the input {wanted.id!r}; set the variable {wanted.variable}, or start "
+                "sayso on a terminal, where it asks"
             )
         answer = self._ask(wanted)
         if answer is None:
-            raise VariableError(f"the input {id!r} got no answer; set {wanted.variable}, or answer")
+            raise VariableError(
+                f"the input {wanted.id!r} got no answer; set {wanted.variable}, or answer"
+            )
         return answer
 
     def _input(self, id: str) -> Input:
         for entry in self._inputs:
-            if isinstance(entry, dict) and entry.get("id") == id:
+            if id_of(entry) == id:
                 return read_input(entry)
         raise VariableError(f"there is no input {id!r} among the inputs of this file")
+
+
+def _covered(written: str, name: str, value: str) -> Expanded:
+    """A value that comes from a person or their environment, hidden where it may be a secret."""
+    if may_be_shown(name, value):
+        return Expanded(value, value)
+    return Expanded(value, written, {name: mask(value)})

@@ -266,9 +266,9 @@ class _Attempt:
     def introduction(self, url: httpx.URL) -> list[str]:
         """Who wants what: shown before the address."""
         server = one_line(repr(self.server.name))
+        its_own = origin(httpx.URL(self.remote.url))
         lines = [
-            f"MCP server {server} ({_shown(self.remote.url)}) sends you to the sign-in server "
-            f"{self.issuer}"
+            f"MCP server {server} ({its_own}) sends you to the sign-in server {self.issuer}",
         ]
         if origin(url) != origin(httpx.URL(self.issuer)):
             lines.append(f"Its page is at another address: {origin(url)}")

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin
 
@@ -28,6 +27,7 @@ from mcp.shared.message import SessionMessage
 
 from agent.config import mask_url
 from agent.mcp.servers import Http
+from agent.mcp.transport.events import VISIBLE, Event, EventReader, Place
 from agent.mcp.transport.wire import (
     MAX_MESSAGE,
     TOO_LONG,
@@ -64,9 +64,6 @@ _UNFIT = Fate(
     False, "its address or one of its headers is not valid, so no request can be sent", retry=False
 )
 """The library's own words would show the header."""
-
-_VISIBLE = re.compile(r"[\x21-\x7e]{1,1000}")
-"""What a session id, an event id and a revision may be, which we send back in a header."""
 
 _CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 
@@ -260,69 +257,20 @@ def _kind(response: httpx.Response) -> str:
 # --- server-sent events ------------------------------------------------------------------------
 
 
-@dataclass
-class _Place:
-    """How far a stream of events was read: the id of the last event, seconds before it is to be
-    taken up again, and how many events there were."""
-
-    id: str = ""
-    pause: float = 1.0
-    events: int = 0
-
-
-@dataclass
-class _Event:
-    name: str = "message"
-    id: str = ""
-    data: bytearray = field(default_factory=bytearray)
-
-
-async def _events(response: httpx.Response, place: _Place) -> AsyncIterator[_Event]:
-    """Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+async def _events(response: httpx.Response, place: Place) -> AsyncIterator[Event]:
+    """The events of a response.
 
     Raises:
         _Lost: One is longer than ``MAX_MESSAGE``.
     """
-    line, event = bytearray(), _Event()
+    reader = EventReader(place)
     async with aclosing(response.aiter_raw()) as pieces:  # type: ignore[type-var]
         async for piece in pieces:
-            begun, *others = piece.split(b"\n")
-            line += begun
-            for other in others:
-                if _take_up(line, event, place):
-                    done, event = event, _Event()
-                    yield done
-                line = bytearray(other)
-            if len(line) + len(event.data) > MAX_MESSAGE:
+            for event in reader.feed(piece):
+                yield event
+            if reader.held > MAX_MESSAGE:
                 raise _Lost(Fate(True, TOO_LONG))
-
-
-def _take_up(line: bytearray, event: _Event, place: _Place) -> bool:
-    """Take a line up into an event; whether it was the empty one that ends it."""
-    if line.endswith(b"\r"):
-        del line[-1]
-    if line.startswith(b"data:"):
-        del line[: 6 if line.startswith(b"data: ") else 5]  # in place: it may be long
-        if event.data:
-            event.data += b"\n"
-            event.data += line
-        else:
-            event.data = line
-        return False
-    if not line:
-        place.id = event.id or place.id
-        place.events += 1
-        return True
-    name, _, value = line.partition(b":")
-    text = value.removeprefix(b" ").decode("utf-8", "replace")
-    match bytes(name):
-        case b"event":
-            event.name = text
-        case b"id" if _VISIBLE.fullmatch(text):
-            event.id = text
-        case b"retry" if re.fullmatch(r"[0-9]{1,9}", text):
-            place.pause = max(int(text) / 1000, 0.1)
-    return False
+            await checkpoint()  # others have their turn, however fast it comes
 
 
 # --- the two transports ------------------------------------------------------------------------
@@ -440,7 +388,7 @@ class _Streamable(_Server):
 
         One that is cut is taken up again where the server gave ids to its events.
         """
-        place, vain = _Place(), 0
+        place, vain = Place(), 0
         cut = await self._follow(response, place, request)
         while cut is not None:
             if not place.id or vain == MAX_RESUMED:
@@ -455,7 +403,7 @@ class _Streamable(_Server):
             vain = vain + 1 if place.events == seen else 0
 
     async def _follow(
-        self, response: httpx.Response, place: _Place, request: types.JSONRPCRequest | None
+        self, response: httpx.Response, place: Place, request: types.JSONRPCRequest | None
     ) -> str | None:
         """Hand on the messages of a stream.
 
@@ -487,7 +435,7 @@ class _Streamable(_Server):
 
     async def _listen(self) -> None:
         """Hand on what the server says unasked, as long as it offers that."""
-        place, pause = _Place(), 0.0
+        place, pause = Place(), 0.0
         with suppress(*_CLOSED):
             while True:
                 seen = place.events
@@ -559,7 +507,7 @@ class _Sse(_Server):
             await self._to_us.send(SessionOver(fate.words))
 
     async def _follow(self, response: httpx.Response) -> None:
-        async with aclosing(_events(response, _Place())) as events:  # type: ignore[type-var]
+        async with aclosing(_events(response, Place())) as events:  # type: ignore[type-var]
             async for event in events:
                 if event.name == "endpoint" and not self._address:
                     self._address = self._within(event.data.decode("utf-8", "replace"))
@@ -600,7 +548,7 @@ async def _whole(response: httpx.Response, asked: int | str) -> types.JSONRPCMes
     return message
 
 
-async def _to_its_end(events: AsyncIterator[_Event]) -> None:
+async def _to_its_end(events: AsyncIterator[Event]) -> None:
     """Read what is left, so that the connection can be used again."""
     with anyio.move_on_after(_DRAIN):
         async for _ in events:
@@ -620,6 +568,6 @@ def _plain(message: types.JSONRPCRequest | _Aside) -> dict[str, Any]:
 
 
 def _visible(text: str, what: str) -> str:
-    if text and not _VISIBLE.fullmatch(text):
+    if text and not VISIBLE.fullmatch(text):
         raise _Lost(Fate(True, f"its {what} cannot be used"))
     return text

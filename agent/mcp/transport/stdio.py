@@ -12,6 +12,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Self
 
@@ -38,6 +39,9 @@ INHERITED = (
 )
 """What every server gets from our environment; anything else is named in its ``env``."""
 
+MARK = "MCP_SERVER_START"
+"""A variable that a server gets from us, of a value of its own: what it starts carries it on."""
+
 LOG_LIMIT = 1_000_000
 """Bytes of a server's log; then it is put aside and a new one is begun."""
 
@@ -46,6 +50,9 @@ GRACE = 2.0
 
 LINGER = 0.5
 """Seconds in which the last words of a server are still read that has ended, or no longer reads."""
+
+_ROUNDS = 20
+"""How often it is looked for what a server has left behind, while something is found."""
 
 _AT_ONCE = 100
 """Lines after which others have their turn, however fast a server writes what is no message."""
@@ -112,18 +119,19 @@ async def open_stdio(
     cannot be known.
 
     Args:
-        environment: All that the server gets; see :func:`child_environment`.
+        environment: All that the server gets beside its mark; see :func:`child_environment`.
 
     Raises:
         OSError: It cannot be started.
     """
     to_us, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+    mark = token_hex(16)
     async with to_us, incoming, outgoing, from_us:
         process = await anyio.open_process(
             [child.command, *child.args],
-            env=environment,
-            cwd=child.cwd,
+            env={**environment, MARK: mark},
+            cwd=None if child.cwd is None else str(child.cwd),
             start_new_session=True,
         )
         assert process.stdin and process.stdout and process.stderr  # noqa: PT018 - pipes
@@ -137,6 +145,7 @@ async def open_stdio(
             finally:
                 with anyio.CancelScope(shield=True):
                     await _end(process)
+                    await _end_marked(mark)
                 tasks.cancel_scope.cancel()
 
 
@@ -230,6 +239,35 @@ def _started_by(pid: int) -> Iterator[list[int]]:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+async def _end_marked(mark: str) -> None:
+    """End what has left its parent and its group, and carries the mark still."""
+    for _ in range(_ROUNDS):  # what is ended may have started something just before
+        if not _kill_marked(f"{MARK}={mark}".encode()):
+            return
+        await anyio.sleep(0.02)
+
+
+def _kill_marked(wanted: bytes) -> bool:
+    """Kill what has this in its environment; whether there was any. Only Linux tells."""
+    found = [path for path in Path("/proc").glob("[0-9]*/environ") if _has(path, wanted)]
+    for path in found:
+        with suppress(OSError):  # it has ended by itself
+            descriptor = os.pidfd_open(int(path.parent.name))
+            try:
+                if _has(path, wanted):  # else its number was given out again
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+    return bool(found)
+
+
+def _has(environment: Path, wanted: bytes) -> bool:
+    try:
+        return wanted in environment.read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is not ours to read
+        return False
 
 
 def _signal_group(process: Process, number: signal.Signals) -> None:

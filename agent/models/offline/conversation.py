@@ -43,6 +43,11 @@ _BACK = re.compile(r"^\W*(?:and|so|also|but)\b", re.I)
 _HARNESS_BLOCK = re.compile(r"\A\s*\[[^\]\n]*\](?:\n(?:.*\n)*?\[[^\]\n]*\])?[ \t]*(?:\n\s*|\Z)")
 """What the harness put before the user's words: a line in brackets, or lines between two such."""
 
+_ATTACHED = re.compile(
+    r"^\[untrusted content from .*\]\n(?:.*\n)*?\[end of untrusted content\][ \t]*$", re.M
+)
+"""What the user attached: it stands behind their words, and asks for nothing."""
+
 
 @dataclass(frozen=True)
 class Conversation:
@@ -66,7 +71,7 @@ def own_words(message: BaseMessage) -> str:
     """What the user said in a message; empty when it is not theirs."""
     if not isinstance(message, HumanMessage):
         return ""
-    return _HARNESS_BLOCK.sub("", message.text).strip()
+    return _HARNESS_BLOCK.sub("", _ATTACHED.sub("", message.text)).strip()
 
 
 def world_of(

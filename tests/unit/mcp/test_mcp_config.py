@@ -109,11 +109,12 @@ def test_what_a_person_confirms_has_no_value_of_a_variable_or_header(tmp_path: P
     secrets = {**VARIABLES, "TOKEN": "hush"}
     configuration = parse_config(FULL, tmp_path / "f", secrets, folder=tmp_path)
     desk, _, far = configuration.entries
-    assert desk.server.transport.shown == (
-        f"TOKEN=… EMPTY=… python3 -m servers.orders '$HOME' 'a b'  (in {tmp_path / 'sub'})"
+    assert desk.shown == (
+        f"TOKEN=… EMPTY=… python3 -m servers.${{env:KIND}} '$HOME' 'a b'  (in {tmp_path / 'sub'})"
     )
-    assert far.server.transport.shown == "https://docs.example/mcp Authorization: …"
+    assert far.shown == "https://docs.example/mcp Authorization: …"
     assert desk.details == (
+        "KIND is … now; with another value it is asked about again",
         "takes KIND, TOKEN from your environment",
         "what it claims of its tools (that they only read) is believed",
         "a call may take 2.5 seconds",
@@ -169,9 +170,24 @@ def test_the_file_of_vs_code_is_read(tmp_path: Path) -> None:
     assert configuration.entries[0].line == 5
 
 
-def test_the_first_outline_counts() -> None:
-    both = {"servers": {"v": {"command": "v"}}}
-    assert server({"command": "x"}, beside=both).name == "s"
+def test_a_file_with_several_outlines_is_read_whole() -> None:
+    """Of one name the first counts, and the other is named with its line."""
+    text = """{
+      "servers": {"s": {"command": "v"}, "v": {"command": "v"}},
+      "mcpServers": {"s": {"command": "x"}, "v.": {"command": "x"}},
+      "context_servers": {"z": {"source": "custom", "command": "z"}}
+    }"""
+    configuration = read(text, Path("/w"))
+    assert [(found.name, found.transport.command) for found in configuration.servers] == [  # type: ignore[union-attr]
+        ("s", "x"),
+        ("v.", "x"),
+        ("v", "v"),
+        ("z", "z"),
+    ]
+    (twice,) = configuration.problems
+    assert str(twice).startswith(
+        "/w/mcp.json, line 2: MCP server 's' is left out: there is another"
+    )
 
 
 def test_keys_of_other_hosts_are_named_and_the_server_is_used() -> None:
@@ -179,16 +195,150 @@ def test_keys_of_other_hosts_are_named_and_the_server_is_used() -> None:
     configuration = one(entry)
     assert len(configuration.servers) == 1
     (notice,) = configuration.notices
-    assert "'s' is used, but autoApprove, timeout, description have no effect here" in notice
+    assert "'s' says autoApprove, timeout, description, which have no effect here" in notice
     assert "writes wait for you" in notice
     assert '{"sayso": {"timeout": seconds}}' in notice
 
 
-def test_a_disabled_server_is_passed_over_whatever_it_says() -> None:
-    configuration = one({"command": "${MISSING}", "disabled": True, "odd": 1})
+@pytest.mark.parametrize(
+    ("entry", "transport"),
+    [
+        ({"serverUrl": "https://a/"}, Http("https://a/")),
+        ({"httpUrl": "https://a/", "headers": {"X": "1"}}, Http("https://a/", {"X": "1"})),
+        ({"transport": "sse", "url": "https://a/"}, Http("https://a/", sse=True)),
+        ({"transportType": "streamable_http", "url": "https://a/"}, Http("https://a/")),
+        ({"type": "local", "command": "x", "tools": ["*"]}, Stdio("x", cwd=Path("/w"))),
+        ({"command": "x", "disabledTools": [], "enabled": True}, Stdio("x", cwd=Path("/w"))),
+        ({"command": "x", "sandboxEnabled": False}, Stdio("x", cwd=Path("/w"))),
+    ],
+)
+def test_what_other_hosts_call_otherwise(entry: dict[str, Any], transport: object) -> None:
+    assert server(entry).transport == transport
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("sandbox", {}, "sandbox is not obeyed here, so the server would run without one"),
+        ("sandboxEnabled", True, "without a sandbox"),
+        ("excludeTools", ["drop"], "tools of it would be offered that it leaves out"),
+        ("includeTools", ["get"], "tools of it would be offered that it leaves out"),
+        ("tools", [], "tools of it would be offered that it leaves out"),
+        ("headersHelper", "./get-token", "write headers"),
+        ("env_vars", ["TOKEN"], "name them in env"),
+        ("x" * 200, 1, f"unknown key '{'x' * 100}'"),
+    ],
+)
+def test_a_key_that_changes_what_its_writer_expects_costs_the_server(
+    key: str, value: object, words: str
+) -> None:
+    assert words in problem({"command": "x", key: value})
+
+
+def test_two_words_for_one_thing_are_not_chosen_from() -> None:
+    assert "unknown key 'serverUrl'" in problem({"url": "https://a/", "serverUrl": "https://b/"})
+    assert "unknown key 'httpUrl'" in problem({"serverUrl": "https://a/", "httpUrl": "https://b/"})
+
+
+@pytest.mark.parametrize("switch", [{"disabled": True}, {"enabled": False}])
+def test_a_disabled_server_is_passed_over_whatever_it_says(switch: dict[str, bool]) -> None:
+    configuration = one({"command": "${MISSING}", "odd": 1, **switch})
     assert (configuration.servers, configuration.problems) == ((), ())
-    assert configuration.notices == ("/w/mcp.json: MCP server 's' is disabled, so it is not used.",)
+    assert configuration.disabled == (
+        "/w/mcp.json: MCP server 's' is disabled, so it is not used.",
+    )
+    assert configuration.remarks == configuration.disabled
     assert len(one({"command": "x", "disabled": False}).servers) == 1
+
+
+# --- what a person is shown -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("${TOKEN}", "${TOKEN}"),
+        ("--key=${env:TOKEN}", "--key=${env:TOKEN}"),
+        ("postgres://me:${TOKEN}@h/db", "postgres://me:${TOKEN}@h/db"),
+        ("a b ${TOKEN}", "'a b ${TOKEN}'"),
+        ("${TOKEN:-none}", "${TOKEN:-none}"),
+        ("${GONE:-none}", "none"),
+        ("${EMPTY}", "''"),
+        ("${HOME}/notes", "/home/ann/notes"),
+        ("${userHome}/${workspaceFolderBasename}", "/home/ann/w"),
+        ("${HERE}/serve.py", f"{Path(__file__).parent}/serve.py"),
+        ("${NOWHERE}", "${NOWHERE}"),
+        ("${PATH}", "/bin:/sbin"),
+    ],
+)
+def test_an_argument_is_shown_without_what_may_be_a_secret(text: str, shown: str) -> None:
+    variables = {
+        "TOKEN": "hush-hush",
+        "EMPTY": "",
+        "HERE": str(Path(__file__).parent),
+        "NOWHERE": "/hush-hush",
+        "PATH": "/bin:/sbin",
+    }
+    (entry,) = one({"command": "x", "args": [text]}, **variables).entries
+    assert entry.shown == f"x {shown}  (in /w)"
+    assert "hush-hush" not in str(entry.details)
+
+
+def test_what_decides_which_program_runs_is_shown() -> None:
+    env = {"PATH": "${BIN}:/usr/bin", "LD_PRELOAD": "a b.so", "PYTHONPATH": "x", "TOKEN": "hush"}
+    entry = {"command": "${PY}", "args": ["-m", "json.tool"], "env": env, "cwd": "${DIR}"}
+    (found,) = one(entry, BIN="bin", PY="python3", DIR="/d").entries
+    assert found.shown == (
+        "PATH=bin:/usr/bin LD_PRELOAD='a b.so' PYTHONPATH=x TOKEN=… python3 -m json.tool  (in /d)"
+    )
+
+
+@pytest.mark.parametrize("name", ["GIT_TOKEN", "NPM_CONFIG__AUTHTOKEN", "LD_SDK_KEY"])
+def test_a_token_is_none_of_these_whatever_its_name_begins_with(name: str) -> None:
+    (found,) = one({"command": "x", "env": {name: "hush"}}).entries
+    assert found.shown == f"{name}=… x  (in /w)"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://h.example/${TOKEN}/mcp", "https://h.example/${TOKEN}/mcp"),
+        ("https://h.example${SLASH}", "https://h.example${SLASH}  (at https://h.example)"),
+        ("https://${HOST}/mcp", "https://${HOST}/mcp  (at https://other.example)"),
+        (
+            "https://h.example.${HOST}",
+            "https://h.example.${HOST}  (at https://h.example.other.example)",
+        ),
+        ("${WHOLE}", "${WHOLE}  (at http://127.0.0.1:8000)"),
+    ],
+)
+def test_an_address_is_shown_with_its_host_and_without_secrets(url: str, shown: str) -> None:
+    variables = {
+        "TOKEN": "hush-hush",
+        "SLASH": "/hush-hush",
+        "HOST": "other.example",
+        "WHOLE": "http://127.0.0.1:8000/hush-hush?k=hush-hush",
+    }
+    (entry,) = one({"url": url}, **variables).entries
+    assert entry.shown == shown
+    assert "hush-hush" not in str(entry.details)
+
+
+def test_the_masked_values_are_told_and_that_another_one_asks_again() -> None:
+    entry = {"command": "x", "args": ["${A}", "${B}", "${A}"], "env": {"C": "${C}"}}
+    (found,) = one(entry, A="a" * 30 + "tail", B="b", C="c").entries
+    assert found.details == (
+        "A is …tail, B is … now; with another value it is asked about again",
+        "takes A, B, C from your environment",
+    )
+
+
+def test_a_complaint_about_a_path_has_no_value_in_it(tmp_path: Path) -> None:
+    (tmp_path / "hush").symlink_to("hush")
+    for value in ("hush", "/hush", "../hush", "hus"):
+        why = problem({"command": "x", "envFile": "${TOKEN}"}, tmp_path, TOKEN=value)
+        assert f"{tmp_path}/${{TOKEN}}" in why
+        assert "hus" not in why.replace(str(tmp_path), "")
 
 
 # --- variables ------------------------------------------------------------------------------
@@ -223,9 +373,9 @@ def test_what_is_put_in(text: str, value: str) -> None:
 
 def test_addresses_and_headers_have_variables_too() -> None:
     entry = {"url": "https://${HOST}/${env:P}?k=${K}", "headers": {"X": "${K}"}}
-    found = server(entry, HOST="h.example", P="mcp", K="s3cret").transport
-    assert found == Http("https://h.example/mcp?k=s3cret", {"X": "s3cret"})
-    assert found.shown == "https://h.example/mcp?k=… X: …"
+    (found,) = one(entry, HOST="h.example", P="mcp", K="s3cret").entries
+    assert found.server.transport == Http("https://h.example/mcp?k=s3cret", {"X": "s3cret"})
+    assert found.shown == "https://${HOST}/${env:P}?k=…${K} X: …  (at https://h.example)"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +478,7 @@ def test_an_input_of_ours_is_refused() -> None:
 def test_whoever_only_looks_leaves_inputs_as_they_are() -> None:
     text = json.dumps({"servers": {"s": {"command": "${input:api-key}"}}, **inputs()})
     configuration = parse_config(text, Path("/f"), {}, folder=Path("/"), ask=as_written)
-    assert configuration.servers[0].transport.shown.startswith("'${input:api-key}'")
+    assert configuration.entries[0].shown == "${input:api-key}  (in /)"
 
 
 # --- a person's own file --------------------------------------------------------------------
@@ -446,39 +596,60 @@ def sayso(**members: object) -> str:
         (entry_text(type="stdio"), 4, "needs a command"),
         (entry_text(command=""), 6, "needs a command"),
         (entry_text(command="${E:- }"), 6, "empty once the variables are put in"),
-        (entry_text(command=3), 6, "command to be a text"),
-        (entry_text(command="x", args="y"), 7, "args"),
-        (entry_text(command="x", args=[1]), 7, "args"),
-        (entry_text(command="x", env={"A": 1}), 8, "A to be a text"),
+        (entry_text(command=3), 6, "command to be a text, got a number"),
+        (entry_text(command="x", args="y"), 7, "args to be a list of texts, got a text"),
+        (entry_text(command="x", args=["a", 1]), 7, "args[1] to be a text, got a number"),
+        (entry_text(command="x", env={"A": 1}), 8, "env.A to be a text, got a number"),
         (entry_text(command="x", env={"SAYSO_HOME": "/"}), 8, "SAYSO_HOME"),
         (entry_text(command="x", env={"sayso_home": "/"}), 8, "sayso_home"),
         (entry_text(command="x", env={"A=B": "/"}), 8, "A=B"),
         (entry_text(command="x", disabled="yes"), 7, "disabled to be true or false"),
-        (entry_text(command="x", sandbox={}), 7, "unknown key 'sandbox'"),
+        (entry_text(command="x", sandbox={}), 7, "sandbox is not obeyed here"),
+        (entry_text(command="x", odd={}), 7, "unknown key 'odd'; known are type, command"),
+        (entry_text(command="x", enabled=1), 7, "enabled to be true or false, got a number"),
+        (entry_text(command="x", env=["A=1"]), 7, "env to be an object of texts, got a list"),
+        (entry_text(command="x", env={"A": None}), 8, "env.A to be a text, got null"),
+        (entry_text(command="x", env={"A B": "1"}), 8, "'A B' cannot be the name of a variable"),
+        (entry_text(command="x", cwd=1), 7, "cwd to be a path, got a number"),
+        (entry_text(command="x", envFile=[]), 7, "envFile to be a path, got a list"),
+        (
+            entry_text(url="https://a/", headers=[]),
+            7,
+            "headers to be an object of texts, got a list",
+        ),
+        (entry_text(url="https://a/", headers={"A": 1}), 8, "headers.A to be a text, got a number"),
+        (entry_text(serverUrl=3), 4, "url to be an address, got a number"),
+        (entry_text(command="x", sayso=[]), 7, "sayso to be an object, got a list"),
         (entry_text(command="x", headers={}), 7, "started by a command, so headers"),
         (entry_text(url="https://a/", args=[]), 7, "reached by its url, so args"),
         (entry_text(type="http", command="x"), 7, "reached by its url, so command"),
-        (entry_text(type="ws", url="https://a/"), 6, "type to be stdio, http"),
+        (entry_text(type="ws", url="https://a/"), 6, "type to be stdio, http, streamable-http, "),
         (entry_text(command="${MISSING}"), 6, "MISSING is not set"),
         (entry_text(command="x", args=["${MISSING}"]), 7, "MISSING is not set"),
         (entry_text(command="x", env={"A": "${MISSING}"}), 8, "MISSING is not set"),
         (entry_text(command="x", cwd="${MISSING}"), 7, "MISSING is not set"),
         (entry_text(url="https://a/", headers={"A": "${MISSING}"}), 8, "MISSING is not set"),
         (entry_text(command="x", args=["a" * MAX_SHOWN]), 4, f"longer than {MAX_SHOWN}"),
-        (sayso(trusted="yes"), 8, "trusted to be true or false"),
-        (sayso(trust=True), 8, "unknown key 'trust'"),
-        (sayso(timeout=0), 8, "seconds"),
-        (sayso(timeout=True), 8, "seconds"),
+        (sayso(trusted="yes"), 8, "sayso.trusted to be true or false, got a text"),
+        (sayso(insecure=[]), 8, "sayso.insecure to be true or false, got a list"),
+        (sayso(trust=True), 8, "unknown key 'sayso.trust'"),
+        (sayso(timeout=0), 8, "sayso.timeout to be seconds, above 0 and up to 3600, got 0"),
+        (sayso(timeout=True), 8, "seconds, above 0 and up to 3600, got true"),
         (sayso(timeout=1e999), 8, "seconds"),
-        (sayso(tools={"t": {}}), 9, "an object with some of effects"),
-        (sayso(tools={"t": {"effects": "read:x"}}), 10, "list of effects"),
+        (sayso(tools=[]), 8, "sayso.tools to be an object, got a list"),
+        (sayso(tools={"t": {}}), 9, "sayso.tools.t to be an object with some of effects"),
+        (sayso(tools={"t": {"effects": "read:x"}}), 10, "list of effects, such as"),
         (sayso(tools={"t": {"effects": []}}), 10, "list of effects"),
-        (sayso(tools={"t": {"effects": ["*"]}}), 10, "'*' is not an effect"),
-        (sayso(tools={"t": {"open_world": 0}}), 10, "open_world to be true or false"),
-        (sayso(tools={"t": {"idempotency": "yes"}}), 10, "one of none, natural, key"),
-        (sayso(tools={"t": {"idempotency": None}}), 10, "one of none, natural, key"),
-        (sayso(tools={"t": {"timeout": -1}}), 10, "seconds"),
-        (sayso(tools={"t": {"effect": []}}), 10, "unknown key 'effect'"),
+        (sayso(tools={"t": {"effects": ["*"]}}), 10, "effects has '*', which is not an effect"),
+        (
+            sayso(tools={"t": {"open_world": 0}}),
+            10,
+            "t.open_world to be true or false, got a number",
+        ),
+        (sayso(tools={"t": {"idempotency": "yes"}}), 10, "one of none, natural, key, got 'yes'"),
+        (sayso(tools={"t": {"idempotency": None}}), 10, "one of none, natural, key, got null"),
+        (sayso(tools={"t": {"timeout": -1}}), 10, "sayso.tools.t.timeout to be seconds"),
+        (sayso(tools={"t": {"effect": []}}), 10, "unknown key 'sayso.tools.t.effect'"),
     ],
 )
 def test_a_fault_costs_its_server_and_names_the_line(
@@ -506,10 +677,13 @@ def test_a_fault_costs_its_server_and_names_the_line(
         ("https://аpple.com/", "printable ASCII"),
         ("https://me:pw@a/", "a user or a password"),
         ("https://me@a/", "a user or a password"),
-        ("http://a/", "can be read on the way"),
-        ("http://127.0.0.1.evil.example/", "can be read on the way"),
-        ("http://10.0.0.1/", "can be read on the way"),
-        ("http://0.0.0.0/", "can be read on the way"),
+        ("http://a/", "what is sent to a, tokens included"),
+        (
+            "http://127.0.0.1.evil.example/",
+            "what is sent to 127.0.0.1.evil.example, tokens included",
+        ),
+        ("http://10.0.0.1/", "what is sent to 10.0.0.1, tokens included"),
+        ("http://0.0.0.0/", "what is sent to 0.0.0.0, tokens included"),
     ],
 )
 def test_an_address_that_is_not_used(url: str, words: str) -> None:
@@ -519,8 +693,12 @@ def test_an_address_that_is_not_used(url: str, words: str) -> None:
 def test_unencrypted_only_on_this_machine_unless_a_person_says_so() -> None:
     for host in ("127.0.0.1:8000", "localhost", "[::1]", "127.9.9.9"):
         assert server({"url": f"http://{host}/mcp"})
+    why = problem({"url": "http://lan.example/"})
+    for words in ("read and changed on the way", "--insecure", '"sayso": {"insecure": true}'):
+        assert words in why
     configuration = one({"url": "http://lan.example/", "sayso": {"insecure": True}})
-    assert configuration.entries[0].details == ("requests to it are not encrypted",)
+    (detail,) = configuration.entries[0].details
+    assert detail.startswith("what is sent to lan.example, tokens included")
 
 
 @pytest.mark.parametrize(
@@ -570,14 +748,15 @@ def test_across_files_the_first_one_is_used_and_both_are_named() -> None:
     assert "'s' of /state/mcp.json" in str(clash)
 
 
-@pytest.mark.parametrize("name", ["", "  ", "n" * 101])
+@pytest.mark.parametrize("name", ["", "  ", " n", "n\t", "n\u00a0", "n" * 101])
 def test_a_name_that_is_none(name: str) -> None:
     configuration = read(json.dumps({"mcpServers": {name: {"command": "x"}}}), Path("/w"))
     assert "name" in configuration.problems[0].why
 
 
 def test_a_server_that_is_no_object() -> None:
-    assert "expected an object with the key command" in problem(3)  # type: ignore[arg-type]
+    why = problem(3)  # type: ignore[arg-type]
+    assert why == "expected an object with the key command or url, got a number"
 
 
 # --- documents that are refused whole -------------------------------------------------------
@@ -590,7 +769,8 @@ def test_a_server_that_is_no_object() -> None:
         ("", ", line 1", "not valid JSON"),
         ("[]", ", line 1", "an object"),
         ("{\n}", ", line 1", "mcpServers"),
-        ('{\n"a": 1,\n"mcpServers": []}', ", line 3", "mcpServers"),
+        ('{\n"a": 1,\n"mcpServers": []}', ", line 3", "by name, got a list"),
+        ('{"mcpServers": {},\n"servers": 1}', ", line 2", "expected servers to be an object"),
         ('{"mcpServers": {},\n"inputs": 3}', ", line 2", "inputs to be a list"),
         ('{"mcpServers": {"s": {"a": 1, "a": 2}}}', "", "'a' is there twice"),
         ("[" * 100_000, "", "recursion"),
@@ -643,14 +823,17 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=5,
 )
-KEYS = ("type", "command", "args", "env", "envFile", "cwd", "url", "headers", "sayso", "disabled")
+KEYS = (
+    *("type", "command", "args", "env", "envFile", "cwd", "url", "headers", "sayso", "disabled"),
+    *("enabled", "serverUrl", "httpUrl", "transport", "tools", "disabledTools", "sandbox", "trust"),
+)
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), json_values))
 def test_whatever_a_server_says_it_is_used_or_complained_about(entry: dict[str, Any]) -> None:
     configuration = one(entry)
-    found = (configuration.servers, configuration.problems, configuration.notices)
-    assert sum(map(len, found)) >= 1
+    found = (configuration.servers, configuration.problems, configuration.disabled)
+    assert sum(map(len, found)) == 1
 
 
 def test_complaints_are_short_and_fit_to_be_printed() -> None:
@@ -669,11 +852,3 @@ def test_reading_a_configuration_imports_no_sdk() -> None:
         "sys.exit(bool({'mcp', 'langchain_core', 'httpx'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_variable_that_decides_what_runs_is_shown() -> None:
-    env = {"PATH": "bin:/usr/bin", "LD_PRELOAD": "a b.so", "PYTHONPATH": "x", "TOKEN": "hush"}
-    shown = Stdio("python3", ("-m", "json.tool"), env=env).shown
-    assert shown == (
-        "PATH=bin:/usr/bin LD_PRELOAD='a b.so' PYTHONPATH=x TOKEN=… python3 -m json.tool"
-    )

@@ -12,6 +12,8 @@ from agent.mcp.definitions import Definition
 from agent.mcp.servers import Claims, ServerConfig, Stdio
 from agent.mcp.tools import effects_for, provider_name
 from agent.mcp.transport.stdio import child_environment
+from agent.policy.evaluate import outside
+from agent.types import Authority
 
 
 @given(st.text(), st.text())
@@ -34,18 +36,27 @@ def definition(read_only: object) -> Definition:
 @pytest.mark.parametrize(
     ("trusted", "read_only", "expected"),
     [
-        (True, True, "read:s"),
-        (True, False, "write:s"),
-        (True, None, "write:s"),
-        (True, "yes", "write:s"),
-        (True, 1, "write:s"),
-        (False, True, "write:s"),
-        (False, None, "write:s"),
+        (True, True, "read:mcp.s"),
+        (True, False, "write:mcp.s"),
+        (True, None, "write:mcp.s"),
+        (True, "yes", "write:mcp.s"),
+        (True, 1, "write:mcp.s"),
+        (False, True, "write:mcp.s"),
+        (False, None, "write:mcp.s"),
     ],
 )
 def test_only_a_trusted_hint_makes_a_read(trusted: bool, read_only: object, expected: str) -> None:
     config = ServerConfig("s", Stdio("x"), trusted=trusted)
     assert effects_for(config, definition(read_only)) == {expected}
+
+
+def test_a_grant_for_a_bundled_domain_is_none_for_a_server_of_that_name() -> None:
+    server = effects_for(ServerConfig("orders", Stdio("x")), definition(read_only=None))
+    bundled = frozenset({"write:orders"})
+    for granted, beyond in (("write:orders", server), ("write:mcp.*", bundled)):
+        authority = Authority((granted,))
+        assert outside(server | bundled, authority) == beyond
+    assert not outside(server | bundled, Authority())
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -1,15 +1,12 @@
-"""What a server may ask a person, and what counts as an answer."""
+"""What a server may ask a person."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agent.mcp.questions import Question, UnderWay, answer_to, choices, unfit, value_of
+from agent.mcp.questions import Question, UnderWay, unfit
 from tools.contract import CallInfo
 
 CALL = UnderWay(CallInfo(session="s-1", call_id="c"))
@@ -115,86 +112,3 @@ def test_a_form_that_is_none_is_declined(schema: dict[str, Any]) -> None:
 )
 def test_only_a_web_address_is_shown_to_be_opened(url: str | None, fits: bool) -> None:
     assert (unfit(question(url=url)) is None) == fits
-
-
-def test_a_form_of_one_field_takes_its_bare_value() -> None:
-    asked = question(form(days={"type": "integer", "maximum": 9})).args
-    assert answer_to(asked, "3") == {"days": 3}
-    assert answer_to(asked, '{"days": 3}') == {"days": 3}
-    with pytest.raises(ValueError, match="10 is greater than the maximum"):
-        answer_to(asked, "10")
-
-
-def test_what_was_left_out_gets_its_default() -> None:
-    asked = question(form(days={"type": "integer", "default": 2}, city=TEXT)).args
-    assert answer_to(asked, '{"city": "Rome"}') == {"days": 2, "city": "Rome"}
-    assert answer_to(asked, '{"city": "Rome", "days": 3}') == {"days": 3, "city": "Rome"}
-
-
-def test_an_address_is_answered_by_anything() -> None:
-    assert answer_to(question(url="https://example.org/").args, "done") is None
-
-
-@pytest.mark.parametrize(
-    ("field", "typed", "value"),
-    [
-        ({"type": "boolean"}, "Yes", True),
-        ({"type": "boolean"}, "n", False),
-        ({"type": "integer"}, " 7 ", 7),
-        ({"type": "number"}, "7.5", 7.5),
-        (TEXT, "7", "7"),
-        (TEXT, "true", "true"),
-        ({"type": "array", "items": {"enum": ["red", "blue"]}}, "red, blue", ["red", "blue"]),
-    ],
-)
-def test_what_was_typed_becomes_a_value(field: dict[str, Any], typed: str, value: object) -> None:
-    assert value_of(field, typed) == value
-
-
-@pytest.mark.parametrize(
-    ("field", "typed"),
-    [
-        ({"type": "boolean"}, "perhaps"),
-        ({"type": "integer"}, "7.5"),
-        ({"type": "integer"}, "true"),
-        ({"type": "number"}, "much"),
-        ({"type": "number"}, "NaN"),
-        ({"type": "number"}, "1e400"),
-        ({"type": "number"}, "[" * 100_000),
-        ({**TEXT, "enum": ["red"]}, "blue"),
-        ({**TEXT, "minLength": 3}, "ab"),
-        ({"type": "array", "items": {"enum": ["red"]}}, "red, blue"),
-    ],
-)
-def test_what_does_not_fit_is_said(field: dict[str, Any], typed: str) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        value_of(field, typed)
-
-
-def test_choices_are_found_in_each_way_to_write_them() -> None:
-    titled = [{"const": "r", "title": "Red"}, {"const": "b"}]
-    assert choices({"enum": ["r", "b"]}) == ["r", "b"]
-    assert choices({"oneOf": titled}) == ["r", "b"]
-    assert choices({"type": "array", "items": {"anyOf": titled}}) == ["r", "b"]
-    assert choices(TEXT) == []
-
-
-FIELDS = st.dictionaries(
-    st.text(min_size=1),
-    st.sampled_from([TEXT, {"type": "integer"}, {"type": "boolean"}]),
-    min_size=1,
-    max_size=4,
-)
-
-
-VALUES = st.dictionaries(st.text(), st.text() | st.integers() | st.booleans() | st.none())
-
-
-@given(FIELDS, st.text() | VALUES.map(json.dumps))
-def test_an_answer_has_what_was_asked_for_or_is_refused(fields: dict[str, Any], text: str) -> None:
-    try:
-        content = answer_to(question(form(**fields)).args, text)
-    except ValueError:
-        return
-    assert content is not None
-    assert set(content) == set(fields)

@@ -10,7 +10,7 @@ import platformdirs
 import pytest
 
 from agent.errors import NotFound, UsageError
-from agent.mcp.configuration.importing import as_own, folder_of, known_places
+from agent.mcp.configuration.importing import as_own, comes_without, folder_of, known_places
 from agent.mcp.configuration.parse import parse_config
 from agent.mcp.configuration.user_file import (
     add_servers,
@@ -31,7 +31,7 @@ def content(home: Path) -> Any:
 def test_servers_are_added_and_removed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert read_own(home) is None
-    assert own_document(home).entries == {}
+    assert own_document(home).names == ()
     add_servers(home, {"a": X, "b": {"url": "https://é.example/"}})
     assert path_of(home).stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
@@ -50,6 +50,38 @@ def test_what_else_the_file_has_stays(tmp_path: Path) -> None:
         "other": [1],
         "inputs": [{"id": "k", "type": "promptString"}],
     }
+
+
+def test_a_file_with_two_outlines_is_changed_where_the_server_stands(tmp_path: Path) -> None:
+    both = {"servers": {"a": X, "b": X}, "mcpServers": {"a": X, "c": X}}
+    path_of(tmp_path).write_text(json.dumps(both))
+    assert own_document(tmp_path).names == ("a", "c", "b")
+    with pytest.raises(UsageError, match="a server 'b' in"):
+        add_servers(tmp_path, {"b": X})
+    add_servers(tmp_path, {"d": X})
+    remove_server(tmp_path, "b")
+    remove_server(tmp_path, "a")
+    assert content(tmp_path) == {"servers": {}, "mcpServers": {"c": X, "d": X}}
+
+
+def test_inputs_go_with_the_last_server_that_names_them(tmp_path: Path) -> None:
+    """Those that the removed one did not name stay: a person may have written them beforehand."""
+    uses = {"command": "x", "env": {"K": "${input:k}", "L": "${input:l}"}}
+    also = {"url": "https://a/", "headers": {"X": "${input:l}"}}
+    inputs = [{"id": "k"}, {"id": "l"}, {"id": "spare"}, 3, {"id": []}]
+    path_of(tmp_path).write_text(
+        json.dumps({"mcpServers": {"a": uses}, "inputs": inputs, "servers": {"b": also}})
+    )
+    remove_server(tmp_path, "a")
+    assert content(tmp_path)["inputs"] == [{"id": "l"}, {"id": "spare"}, 3, {"id": []}]
+    remove_server(tmp_path, "b")
+    assert content(tmp_path)["inputs"] == [{"id": "spare"}, 3, {"id": []}]
+
+
+def test_no_inputs_are_left_where_none_are_needed(tmp_path: Path) -> None:
+    add_servers(tmp_path, {"a": {"command": "${input:k}"}}, [{"id": "k", "type": "promptString"}])
+    remove_server(tmp_path, "a")
+    assert content(tmp_path) == {"mcpServers": {}}
 
 
 def test_an_input_that_is_there_already_stays_one(tmp_path: Path) -> None:
@@ -167,8 +199,19 @@ def test_paths_that_begin_with_a_variable_are_whole_already(tmp_path: Path) -> N
 
 
 def test_a_file_of_no_folder_is_taken_as_it_is() -> None:
-    entry = {"command": "x", "cwd": "/d", "icon": "i", "odd": 1}
-    assert as_own(entry, None) == {"command": "x", "cwd": "/d", "odd": 1}
+    entry = {"command": "x", "cwd": "/d", "icon": "i", "sayso": {"odd": 1}}
+    assert as_own(entry, None) == {"command": "x", "cwd": "/d", "sayso": {"odd": 1}}
+
+
+def test_what_is_not_known_here_is_left_out_and_named() -> None:
+    entry = {"serverUrl": "https://a/", "trust": True, "tools": ["get"], "odd": 1, "icon": "i"}
+    assert as_own(entry, None) == {"url": "https://a/"}
+    assert comes_without(entry) == [
+        "without trust, icon: no effect here, writes wait",
+        "without tools: tools of it would be offered that it leaves out",
+        "without odd: not known here; look at what its writer meant by it",
+    ]
+    assert comes_without({"command": "x", "sayso": {}}) == []
 
 
 @pytest.mark.parametrize("entry", [3, [], None, {"command": 3, "cwd": [], "envFile": {}}])

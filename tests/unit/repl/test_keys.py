@@ -1,6 +1,7 @@
 """Which keys answer, which are kept, over prompt_toolkit's own input parser."""
 
 import asyncio
+import errno
 
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -145,6 +146,35 @@ async def test_what_is_typed_ahead_is_shown(pipe, keyboard):
     pipe.send_text("c")
     keyboard.drain()
     assert shown == ["a", "ab"]
+
+
+async def test_tab_calls_when_it_was_pressed_alone_and_nobody_asks(pipe, keyboard):
+    calls = []
+    with keyboard.tab_calls(lambda: calls.append("called")):
+        for keys in ("\t", "a\tb", "\x1b[200~c\td\x1b[201~"):
+            pipe.send_text(keys)
+            keyboard.drain()
+        with keyboard.asking() as asked:
+            pipe.send_text("\t")
+            assert await asked.get(5) == "tab"
+    pipe.send_text("\t")
+    keyboard.drain()
+    assert calls == ["called"]
+    assert keyboard.typeahead.take() == "abc\td"
+
+
+async def test_what_a_terminal_that_has_gone_does_not_take_is_no_error(pipe):
+    class Gone(DummyOutput):
+        def flush(self):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def show(typed):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Keyboard(pipe, Gone()) as keyboard, keyboard.echoing(show):
+        pipe.send_text("a")
+        keyboard.drain()
+    assert keyboard.typeahead.take() == "a"
 
 
 async def test_a_terminal_that_has_gone_answers_every_question(pipe, keyboard):

@@ -92,3 +92,12 @@ def test_lines_end_without_blanks():
 
 def test_a_heading_is_at_the_left():
     assert drawn("# Title").strip("\n") == "Title"
+
+
+@pytest.mark.parametrize("width", [24, 40])
+def test_a_narrow_table_keeps_its_cells_whole(width):
+    cells = ["pending", "Svensson", "1234567.89", "日本語日本語日本語"]
+    shown = drawn(f"| a | b | c | d |\n|---|---|---|---|\n| {' | '.join(cells)} |", width)
+    assert sorted(c for c in shown if c.isalnum()) == sorted(
+        "abcd" + "".join(cells).replace(".", "")
+    )

@@ -56,6 +56,23 @@ def test_a_long_status_line_never_wraps():
     assert file.getvalue() == "日本語日…"
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown_as"),
+    [
+        ("", "next: "),
+        ("one two", "next: one two"),
+        ("all that was typed until now", "next: typed until now"),
+        ("日本語日本語日本語で終わる", "next: 語日本語で終わる"),
+        ("line\n\n  and line", "next: line and line"),
+        ("\x1b[2J", "next: ␛[2J"),
+    ],
+)
+def test_of_a_text_that_is_being_written_the_end_is_shown(typed, shown_as):
+    shown, file = screen(terminal=True, width=23)
+    shown.status("next: ", typed)
+    assert file.getvalue() == shown_as
+
+
 def test_nothing_is_wiped_while_somebody_else_draws():
     shown, file = screen(terminal=True)
     shown.status("working")

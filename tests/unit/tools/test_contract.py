@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.tools import InjectedToolArg
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tools.contract import UNKNOWN_EFFECTS, WORST, Contract, contract_of, is_read, make_tool
+from tools.contract import (
+    UNKNOWN_EFFECTS,
+    WORST,
+    CallInfo,
+    Contract,
+    PlainTool,
+    contract_of,
+    current_call,
+    is_read,
+    make_tool,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +87,43 @@ def test_parameters_that_would_not_be_the_models_are_refused(args: type[BaseMode
 
     with pytest.raises(ValueError, match=r"config|user"):
         make_tool(act, args=args, contract=WORST)
+
+
+# With LangChain and without ---------------------------------------------------------------------
+
+
+class Pair(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    first: int
+    second: int = 2
+
+
+def blocking(first: int, second: int) -> str:
+    """Say what came, from a thread."""
+    return f"{first} {second} {current_call.get().idempotency_key} {threading.get_ident()}"
+
+
+async def waiting(first: int, second: int) -> str:
+    """Say what came, from the loop."""
+    return f"{first} {second} {current_call.get().idempotency_key} {threading.get_ident()}"
+
+
+@pytest.mark.parametrize("function", [blocking, waiting])
+async def test_a_plain_tool_does_what_its_langchain_tool_does(function: Any) -> None:
+    plain = PlainTool(function, args=Pair, contract=WORST, result=Pair)
+    tool = make_tool(function, args=Pair, contract=WORST, result=Pair)
+    assert (plain.name, plain.description) == (tool.name, tool.description)
+    assert (plain.args, plain.result_schema) == (tool.args_schema, tool.result_schema)
+    assert contract_of(tool) is plain.contract
+    token = current_call.set(CallInfo(idempotency_key="k"))
+    for arguments, values in (({"first": "1"}, "1 2 k"), ({"first": 1, "second": 5}, "1 5 k")):
+        for said in (await plain.call(arguments), await tool.ainvoke(arguments)):
+            told, _, thread = said.rpartition(" ")
+            assert told == values
+            assert (int(thread) == threading.get_ident()) == (function is waiting)
+    current_call.reset(token)
+    for arguments in ({}, {"first": "x"}, {"first": 1, "third": 3}):
+        for call in (plain.call, tool.ainvoke):
+            with pytest.raises(ValidationError):
+                await call(arguments)

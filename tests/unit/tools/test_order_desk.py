@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -630,6 +631,24 @@ def test_a_file_that_is_no_desk_is_left_alone(tmp_path: Path) -> None:
         OrderDesk(path).get("A1")
     assert set(os.listdir("/dev/fd")) <= descriptors, f"left open while {caught.value!r} is kept"
     assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE songs (title)")
+    before = path.read_bytes()
+    with pytest.raises(DeskError, match=r"theirs\.db is the database of another program"):
+        OrderDesk(path).get("A1")
+    assert path.read_bytes() == before
+
+
+def test_where_no_file_can_be_made_nothing_was_changed(tmp_path: Path) -> None:
+    """Also of a write that is known, and not in doubt."""
+    (tmp_path / "notes").write_text("a file, where a folder should be")
+    for path in (tmp_path / "notes" / "orders.db", tmp_path / "notes" / "new" / "orders.db"):
+        with pytest.raises(DeskError, match=r"cannot be used \(.+notes\S*\); nothing was changed"):
+            OrderDesk(path).cancel("A1", 1, "k")
 
 
 def test_a_newer_schema_is_refused(desk: OrderDesk) -> None:
