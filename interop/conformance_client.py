@@ -6,6 +6,7 @@ The suite starts it with the address of a server of its own, and looks at what t
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 import tempfile
@@ -37,7 +38,7 @@ class Enter:
 
 async def accept(question: Question) -> Reply:
     """The form as they leave it."""
-    prompts, screen = cast(Prompts, Enter()), cast(Screen, None)
+    prompts, screen = cast(Prompts, Enter()), Screen.on(io.StringIO())
     return Reply("accept", await fill(question.args, prompts, screen, lambda: False))
 
 

@@ -132,8 +132,8 @@ async def talk(home: Path, steps: list[Any], *servers: ServerConfig) -> AsyncIte
     """A new session with these servers, and a model that follows ``steps``."""
     options = Options(via="test", servers=servers)
     async with session(home, steps, domains=("research",), options=options) as (app, opened):
-        assert app.notices == [NO_TASKS for server in servers if server.name == "everything"]
-        assert app.servers.complaints == []
+        told = [NO_TASKS for server in servers if server.name == "everything"]
+        assert app.notices == app.servers.complaints == told
         yield Talk(app, opened)
 
 

@@ -134,9 +134,11 @@ async def test_a_question_to_the_person(server: ServerConfig, sayso_home: Path) 
         await talking.say("ask me")
         (text,) = await talking.approve()
         (asked,) = [e.approval for e in talking.events if isinstance(e, ApprovalAsked)][1:]
-        assert set(FORM) <= set(asked.args["schema"]["properties"])
+        fields = asked.args["schema"]["properties"]
+        assert set(FORM) <= set(fields)
+        defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
         raw = json.loads(text.partition("Raw result: ")[2].partition("\n[end of")[0])
-        assert raw == {"action": "accept", "content": FORM}
+        assert raw == {"action": "accept", "content": {**defaults, **FORM}}
 
 
 @pytest.mark.parametrize(
@@ -185,5 +187,5 @@ async def test_a_tool_that_runs_as_a_task_alone(server: ServerConfig, sayso_home
     wanted = call("everything__simulate-research-query", topic="tides")
     async with talk(sayso_home, [step(wanted), "It cannot."], server) as talking:
         (text,) = await talking.say("look it up")
-        assert "There is no tool everything__simulate-research-query" in text
+        assert "There is no tool named 'everything__simulate-research-query'" in text
         assert talking.effects == []
