@@ -24,7 +24,7 @@ from agent.artifacts import folder_of
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
 from agent.config import Settings, actor, process_environment, tracing_notice
-from agent.elicitation import Elicitor
+from agent.elicitation import Elicitor, close_unsent
 from agent.errors import UsageError
 from agent.graph import build_agent
 from agent.leases import LeaseKeeper, held
@@ -251,6 +251,8 @@ class Application:
         record = self.store.sessions.get(id)
         async with self._held(record) as lease:
             toolset = self._toolset_of(record)
+            for sentence in close_unsent(self.store, record.id, lease.current.epoch):
+                self._tell(sentence)
             yield AgentSession(
                 id=record.id,
                 store=self.store,

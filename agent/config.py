@@ -439,8 +439,7 @@ def mask(value: str) -> str:
 
 def mask_url(url: str) -> str:
     """A URL whole but for what may be secret: user and password, and values in its query."""
-    head, mark, query = url.partition("?")
-    head = _USERINFO.sub(lambda part: mask(part[0]), head)
+    head, mark, query = _USERINFO.sub(lambda part: mask(part[0]), url).partition("?")
     return head + mark + _QUERY_VALUE.sub(lambda part: mask(part[0]), query)
 
 

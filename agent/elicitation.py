@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 ENDED = "the call that asked is over"
+_SENT, _NOT_SENT = "approval.sent", "approval.not_sent"
+_DECIDED = ("answered", "rejected")
 
 
 class Elicitor:
@@ -67,20 +69,18 @@ class Elicitor:
         try:
             self._store.approvals.expire(approval.id, ENDED)
         except AlreadyDecided as decided:
-            if decided.status in ("answered", "rejected"):
+            if decided.status in _DECIDED:
                 self._settled(approval, sent=False)
 
     def _settled(self, approval: ApprovalRecord, sent: bool) -> None:
         """Record whether what a person decided went to the server: the decision does not say."""
-        kind = "approval.sent" if sent else "approval.not_sent"
-        about = {"approval": approval.id, "kind": approval.kind, "tool": approval.tool}
+        kind = _SENT if sent else _NOT_SENT
         try:
-            self._store.trail.append(approval.session, [(kind, about)])
+            self._store.trail.append(approval.session, [(kind, _about(approval))])
         except SaysoError as error:  # the server's session goes on all the same
             self._tell(f"What became of {approval.id} was not recorded: {error}")
         if not sent:
-            server = f"MCP server {approval.tool}"
-            self._tell(f"{server} did not get your answer to {approval.id}: {ENDED}.")
+            self._tell(_did_not_get(approval, ENDED))
 
     def _ask(self, question: Question) -> ApprovalRecord:
         info, args = question.call.info, question.args
@@ -105,6 +105,45 @@ class Elicitor:
             provenance=None,
             undo=None,
         )
+
+
+def close_unsent(store: Store, session: str, epoch: int) -> list[str]:
+    """Record of a session's decided questions that they were not sent, where nothing says they
+    were: the process that was to send them was killed.
+
+    Called by whoever takes the session over, before it drives it. A process that was killed in
+    the moment between sending and recording it counts as one that did not send.
+
+    Args:
+        epoch: Of the lease that the caller holds.
+
+    Returns:
+        A sentence for a person about each.
+
+    Raises:
+        LeaseLost: The lease has another epoch; nothing was recorded.
+    """
+    asked = store.approvals.list(status=None, session=session, kind="elicitation", limit=None)
+    decided = [approval for approval in asked if approval.status in _DECIDED]
+    if not decided:
+        return []
+    trail = [
+        entry for kind in (_SENT, _NOT_SENT) for entry in store.trail.entries(session, kind=kind)
+    ]
+    known = {entry.data.get("approval") for entry in trail}
+    unsent = [approval for approval in reversed(decided) if approval.id not in known]
+    if unsent:
+        entries = [(_NOT_SENT, _about(approval)) for approval in unsent]
+        store.trail.append(session, entries, epoch=epoch)
+    return [_did_not_get(approval, "the process that was to send it ended") for approval in unsent]
+
+
+def _about(approval: ApprovalRecord) -> dict[str, str]:
+    return {"approval": approval.id, "kind": approval.kind, "tool": approval.tool}
+
+
+def _did_not_get(approval: ApprovalRecord, why: str) -> str:
+    return f"MCP server {approval.tool} did not get your answer to {approval.id}: {why}."
 
 
 def _reply(approval: ApprovalRecord, settled: Callable[[bool], None]) -> Reply:

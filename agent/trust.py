@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent.config import NOT_FROM_A_FOLDER, VARIABLES, mask, parse_env, show_value
 from agent.errors import UntrustedFolder, UsageError
@@ -317,9 +317,21 @@ def read_small(path: Path, limit: int = SIZE_LIMIT) -> str | None:
         if not stat.S_ISREG(mode):
             raise UsageError("it is not a regular file.")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(limit + 1)
+            return small_text(file, limit)
     finally:
         os.close(handle)
+
+
+def small_text(file: BinaryIO, limit: int = SIZE_LIMIT) -> str:
+    """The rest of an open file as text, if it is small.
+
+    Args:
+        limit: Bytes that it may have.
+
+    Raises:
+        UsageError: It cannot be used; the message begins with "it".
+    """
+    data = file.read(limit + 1)
     if len(data) > limit:
         raise UsageError(f"it is larger than {limit // 1024} KiB.")
     try:

@@ -34,7 +34,7 @@ Header = Annotated[
     typer.Option("--header", metavar="'NAME: VALUE'", help="With --url; can be repeated."),
 ]
 Cwd = Annotated[
-    Path | None, typer.Option("--cwd", metavar="DIR", help="Where it starts; else your home.")
+    str | None, typer.Option("--cwd", metavar="DIR", help="Where it starts; else your home.")
 ]
 Sse = Annotated[bool, typer.Option("--sse", help="It speaks the older HTTP with SSE.")]
 Insecure = Annotated[
@@ -76,7 +76,7 @@ def add(
     """
     if (url is None) == (not command):
         raise UsageError("Name either a command, after --, or --url. Nothing was added.")
-    if url is not None and (env or cwd):
+    if url is not None and (env or cwd is not None):
         raise UsageError("--env and --cwd are for a command. Nothing was added.")
     if url is None and (header or sse or insecure):
         raise UsageError("--header, --sse and --insecure go with --url. Nothing was added.")
@@ -87,25 +87,37 @@ def add(
 
 
 def _program(
-    command: Sequence[str] | None, env: Sequence[str] | None, cwd: Path | None
+    command: Sequence[str] | None, env: Sequence[str] | None, cwd: str | None
 ) -> dict[str, Any]:
     first, *args = command or [""]
     entry: dict[str, Any] = {"command": first}
     if args:
         entry["args"] = args
     if env:
-        entry["env"] = dict(_pair(one, "=", "env") for one in env)
+        entry["env"] = _pairs(env, "=", "env")
     if cwd is not None:
-        entry["cwd"] = str(cwd) if str(cwd).startswith("${") else str(cwd.absolute())
+        if not cwd.strip():
+            raise UsageError("--cwd takes a folder, and is empty. Nothing was added.")
+        entry["cwd"] = cwd if cwd.startswith("${") else str(Path(cwd).absolute())
     return entry
 
 
 def _remote(url: str, header: Sequence[str] | None, sse: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "sse" if sse else "http", "url": url}
     if header:
-        pairs = [_pair(one, ":", "header") for one in header]
-        entry["headers"] = {name.strip(): value.strip() for name, value in pairs}
+        pairs = _pairs(header, ":", "header")
+        entry["headers"] = {name: value.strip() for name, value in pairs.items()}
     return entry
+
+
+def _pairs(given: Sequence[str], mark: str, option: str) -> dict[str, str]:
+    """What an option that can be repeated says, by name; no name may come twice."""
+    pairs: dict[str, str] = {}
+    for name, value in (_pair(one, mark, option) for one in given):
+        if name in pairs or (option == "header" and name.lower() in map(str.lower, pairs)):
+            raise UsageError(f"--{option} names {name[:100]!r} twice. Nothing was added.")
+        pairs[name] = value
+    return pairs
 
 
 def _pair(given: str, mark: str, option: str) -> tuple[str, str]:
@@ -113,13 +125,18 @@ def _pair(given: str, mark: str, option: str) -> tuple[str, str]:
     name, found, value = given.partition(mark)
     if not found or not name.strip():
         raise UsageError(f"--{option} takes NAME{mark}VALUE. Nothing was added.")
-    return name, value
+    return name.strip(), value
 
 
 def _believed(trusted: bool, timeout: float | None, insecure: bool) -> dict[str, Any]:
     """The ``sayso`` key, where it says anything."""
+    from agent.mcp.configuration.believed import MAX_TIMEOUT
+
     said: dict[str, Any] = {"trusted": True} if trusted else {}
     if timeout is not None:
+        if not 0 < timeout <= MAX_TIMEOUT:  # also refuses what is no number
+            wanted = f"seconds, above 0 and up to {MAX_TIMEOUT}"
+            raise UsageError(f"--timeout takes {wanted}; got {timeout:g}. Nothing was added.")
         said["timeout"] = timeout
     if insecure:
         said["insecure"] = True
@@ -301,13 +318,19 @@ def _needed(raw: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _text(file: Path) -> str:
-    """The contents of a file that a person named; a link is followed."""
+    """The contents of a file or a pipe that a person named; a link is followed."""
     from agent.safe_text import one_line
-    from agent.trust import read_small
+    from agent.trust import read_small, small_text
 
     shown = one_line(str(file))
     try:
-        text = read_small(file.resolve(), SIZE_LIMIT)
+        if file.is_dir():
+            raise UsageError("it is a folder; name a file of it.")
+        if file.is_fifo():  # such as /dev/stdin
+            with file.open("rb") as pipe:
+                text: str | None = small_text(pipe, SIZE_LIMIT)
+        else:
+            text = read_small(file.resolve(), SIZE_LIMIT)
     except (UsageError, OSError, RuntimeError, ValueError) as error:
         raise UsageError(f"{shown} cannot be imported: {error}") from error
     if text is None:

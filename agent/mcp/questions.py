@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent.canonical import surely_longer
 from agent.forms import choices
+from agent.mcp.addresses import read_address
 from agent.safe_text import look_alikes, plain
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ QUESTION = "mcp.question"
 """The same for a question that waits in the store: its approval."""
 
 MAX_FIELDS = 20
+MAX_QUESTION = 50_000
+"""Characters of a question, form and all; nobody reads more, and to check more takes long."""
+
 _ABOUT = ("title", "description")
 _SCALARS = ("string", "number", "integer", "boolean")
 _NEGATED = re.compile(
@@ -89,10 +94,14 @@ Ask = Callable[[Question], Awaitable[Reply]]
 
 def unfit(question: Question) -> str | None:
     """Why a question is declined without asking anybody; ``None`` when it can be asked."""
+    if surely_longer([question.message, question.url, question.schema], MAX_QUESTION):
+        return f"it is longer than {MAX_QUESTION:,} characters"
     if question.schema is None:
-        if re.fullmatch(r"https?://[^\s@/?#]+([/?#]\S*)?", question.url or ""):
-            return None
-        return "it gives no web address to open"
+        try:
+            read_address(question.url or "")
+        except ValueError:
+            return "it gives no web address to open"
+        return None
     if _is_secret(question.message, *(str(question.schema.get(k, "")) for k in _ABOUT)):
         return "it asks for a secret, which a form must not"
     fields = question.schema.get("properties")

@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 import prompts
 from agent.artifacts import put_away
-from agent.canonical import canonical_json
+from agent.canonical import canonical_json, surely_longer
 from agent.middleware.state import answer
 from tools.contract import Contract
 
@@ -130,24 +130,9 @@ def _block(block: Any) -> str:
 
 
 def _plain(artifact: Any) -> Any:
-    if artifact is None or _surely_longer(artifact, ARTIFACT_LIMIT):
+    if artifact is None or surely_longer(artifact, ARTIFACT_LIMIT):
         return None
     try:
         return artifact if len(canonical_json(artifact)) <= ARTIFACT_LIMIT else None
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _surely_longer(value: Any, limit: int) -> bool:
-    """Whether a JSON text would be longer, as far as its strings say: 20 MB are not copied to be
-    counted."""
-    waiting, size = [value], 0
-    while waiting and size <= limit:
-        inner = waiting.pop()
-        if isinstance(inner, str):
-            size += len(inner)
-        elif isinstance(inner, dict):
-            waiting += [*inner.keys(), *inner.values()]
-        elif isinstance(inner, list):
-            waiting += inner
-    return size > limit

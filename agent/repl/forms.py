@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
@@ -12,16 +11,20 @@ from rich.segment import Segment
 from rich.text import Text
 
 from agent.forms import HOW, LEFT_OUT, Field, fields_of
+from agent.mcp.addresses import read_address
 from agent.repl.prompts import Prompts
 from agent.repl.questions import Void
 from agent.repl.screen import Screen
-from agent.safe_text import look_alikes, one_line, strict
+from agent.safe_text import exact_json, look_alikes, one_line, strict
 
 _BAR = "  │ "
 
 
 def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
     """What a server asks, whole: its words, and the fields or the address.
+
+    What is kept may be no form and no address, of an earlier version or another program: that is
+    said, and it is shown as it is.
 
     Args:
         args: Of the question's approval.
@@ -35,16 +38,30 @@ def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
         lines += [
             Text("it wants you to open (nothing is opened for you)", "dim"),
             Text(strict(url), "bold", overflow="fold"),
-            Text.assemble(("at  ", "dim"), (strict(urlsplit(url).netloc), "bold")),
+            _host(url),
         ]
         lines += [Text(f"! {warning}", "bold red") for warning in map(str, look_alikes(url))]
         return lines
     lines.append(Text("it wants", "dim"))
-    fields = fields_of(args)
-    return lines + [
-        Padding(Text(one_line(field.described()), overflow="fold"), (0, 0, 0, 2))
-        for field in fields
-    ]
+    return [*lines, *_fields(args)]
+
+
+def _host(url: str) -> Text:
+    try:
+        return Text.assemble(("at  ", "dim"), (read_address(url).at, "bold"))
+    except ValueError:
+        return Text("! that is no web address; do not open it", "bold red")
+
+
+def _fields(args: Mapping[str, Any]) -> list[RenderableType]:
+    try:
+        described = [one_line(field.described()) for field in fields_of(args)]
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return [
+            Text("! that is no form that can be filled in", "bold red"),
+            Text(exact_json(args["schema"]), overflow="fold"),
+        ]
+    return [Padding(Text(field, overflow="fold"), (0, 0, 0, 2)) for field in described]
 
 
 class _Quoted:

@@ -244,6 +244,26 @@ def test_a_question_whose_process_was_killed_is_not_put_again(
     assert store.approvals.list() == []
 
 
+def test_an_answer_that_a_killed_process_did_not_send_is_told(
+    model: Model, store: Store, script: Invoke, tmp_path: Path
+) -> None:
+    model(STOPS, Reply("Well then."))
+    with chat(tmp_path) as terminal:
+        begin(terminal)
+        terminal.expect("y answer · n decline")
+        os.kill(terminal.program(), signal.SIGSTOP)  # it cannot look any more
+        (question,) = store.approvals.list()
+        answered = script("reject", question.id, "--reason", "no")
+        assert answered.code == 0, answered.err
+        os.kill(terminal.program(), signal.SIGKILL)
+        terminal.close()
+    with chat(tmp_path, "-c") as terminal:
+        terminal.expect(f"MCP server forms did not get your answer to {question.id}")
+        terminal.expect("› ")
+    kinds = [entry.kind for entry in store.trail.entries(question.session)]
+    assert kinds.count("approval.not_sent") == 1
+
+
 def beside(tmp_path: Path, *arguments: str) -> Terminal:
     """A command on a terminal of its own."""
     folder = tmp_path / f"beside-{len(list(tmp_path.glob('beside-*')))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import pytest
 
 from agent.mcp.servers import Http, ServerConfig
 from agent.mcp.signing_in.tokens import TokenFile
-from tests.cli.program import SCRIPT, TIMEOUT, Invoke, Result
+from tests.cli.program import SCRIPT, TIMEOUT, Invoke, Result, finish, start
 
 ROUGH = Path(__file__).parents[1] / "mcp" / "rough_server.py"
 EVIL = "e\x1b[2J\u202e\nvil"
@@ -415,6 +416,71 @@ def test_what_cannot_be_imported(
     assert result.code in (1, 2)
     assert words in unheard(result, result.code)
     assert not (sayso_home / "mcp.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--cwd", "", "--", "x"), "--cwd takes a folder, and is empty"),
+        (("--url", "https://a/", "--cwd", ""), "--env and --cwd are for a command"),
+        (("--env", "A=1", "--env", "A=2", "--", "x"), "--env names 'A' twice"),
+        (
+            ("--url", "https://a/", "--header", "X-Key: 1", "--header", "x-key : 2"),
+            "--header names 'x-key' twice",
+        ),
+        *[
+            (("--timeout", text, "--", "x"), "--timeout takes seconds, above 0 and up to 3600")
+            for text in ("nan", "inf", "1e999", "0", "-1", "3601")
+        ],
+        (("--url", "https://[bank.example/"), "expected url to be http:// or https://"),
+        (("--url", "https://a.example\\b/"), "backslashes"),
+    ],
+)
+def test_options_that_cannot_be_meant_add_nothing(
+    sayso: Invoke, sayso_home: Path, options: tuple[str, ...], words: str
+) -> None:
+    said = unheard(sayso("mcp", "add", "a", "--yes", *options), 2)
+    assert words in said
+    assert "Nothing was added." in said
+    assert not (sayso_home / "mcp.json").exists()
+
+
+def test_what_is_added_is_shown_without_secrets_of_the_environment(
+    sayso: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pat = "ghp_" + "a1B2" * 9
+    monkeypatch.setenv("GIT_PAT", pat)
+    monkeypatch.setenv("GIT_AUTHORIZATION", f"Bearer {SECRET}")
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"https://ann:{SECRET}@npm.example/")
+    program = ("/bin/true", "${GIT_AUTHORIZATION}", "${NPM_CONFIG_REGISTRY}")
+    basic = f"GIT_CONFIG_VALUE_0=Authorization: Basic {SECRET}"
+    variables = ("--env", "GIT_PAT=${GIT_PAT}", "--env", basic)
+    said = unheard(sayso("mcp", "add", "a", *variables, "--yes", "--", *program), 0)
+    assert "GIT_PAT=… GIT_CONFIG_VALUE_0=… /bin/true ${GIT_AUTHORIZATION} https://…@npm" in said
+    url = "https://x.example/${GIT_PAT}/mcp"
+    said += unheard(sayso("mcp", "add", "b", "--url", url, "--yes"), 0)
+    assert f"connects to {url}" in said
+    said += str(listed(sayso))
+    assert SECRET not in said
+    assert pat not in said
+
+
+def test_a_file_to_import_may_come_through_a_pipe(sayso_home: Path) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "x"}}})
+    process = start("mcp", "import", "/dev/stdin", "--yes", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(text)
+    result = finish(process)
+    assert "a: runs x" in unheard(result, 0)
+    assert list(json.loads((sayso_home / "mcp.json").read_text())["mcpServers"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"), [(".", "it is a folder"), ("/dev/null", "it is not a regular file")]
+)
+def test_what_is_no_file_is_said(sayso: Invoke, file: str, why: str) -> None:
+    said = unheard(sayso("mcp", "import", file, "--yes"), 2)
+    assert f"{file} cannot be imported: {why}" in said
 
 
 def test_without_a_file_known_places_are_listed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -194,6 +195,32 @@ async def test_a_question_of_a_process_that_ended_expires(sayso_home: Path) -> N
         await drive(app, opened, "book it", lambda approval: said)
         assert sorted(row.status for row in questions(app, opened)) == ["answered", "expired"]
         assert opened.pending() == []
+
+
+@pytest.mark.parametrize("decision", [Decision("respond", message="done"), Decision("reject")])
+async def test_a_decision_that_a_killed_process_did_not_send_is_recorded_and_told(
+    sayso_home: Path, decision: Decision
+) -> None:
+    steps = [step(call("guide__pay")), "So."]
+    async with session(sayso_home, steps, options=OPTIONS) as (app, opened):
+        await drive(app, opened, "pay", lambda approval: Decision("respond", message="done"))
+        id_, (sent,) = opened.id, questions(app, opened)
+        asked = sent.model_dump(include=set(inspect.signature(app.store.approvals.ask).parameters))
+        lost = app.store.approvals.ask(**{**asked, "call": "c/1"})
+        decide(app, lost, decision)  # and the process is killed before it looks
+
+    def recorded(app: Application) -> list[tuple[str, str]]:
+        kinds = ("approval.sent", "approval.not_sent")
+        entries = app.store.trail.entries(id_)
+        return [(e.kind, e.data["approval"]) for e in entries if e.kind in kinds]
+
+    for notices in (1, 0):  # the next one has nothing to add
+        async with application(sayso_home, []) as app, app.open_session(id_):
+            assert recorded(app) == [("approval.sent", sent.id), ("approval.not_sent", lost.id)]
+            told = [one for one in app.notices if "did not get your answer" in one]
+            assert len(told) == notices
+            assert all(f"MCP server guide did not get your answer to {lost.id}" in t for t in told)
+            assert app.store.trail.verify(id_) == []
 
 
 async def test_progress_is_told_and_the_log_is_kept(sayso_home: Path) -> None:

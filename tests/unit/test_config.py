@@ -312,6 +312,7 @@ def test_a_mask_keeps_the_names_of_variables() -> None:
         ("http://localhost:11434/v1", "http://localhost:11434/v1"),
         ("https://me:pw@host/v1?k=s&m=t#f", "https://…@host/v1?k=…&m=…#f"),
         ("https://me:p@w@host/", "https://…@host/"),
+        ("https://host/?a https://me:pw@other/", "https://host/?a https://…@other/"),
         ("https://host/p?key=${KEY}", "https://host/p?key=…${KEY}"),
     ],
 )

@@ -11,6 +11,9 @@ from agent.mcp.configuration.document import Place, kind_of
 from agent.mcp.configuration.members import dotted, fail, known_keys, typed, unexpected
 from agent.mcp.servers import DEFAULT_TIMEOUT, Claims, Idempotency
 
+MAX_TIMEOUT = 3600
+"""Seconds that a call may be given."""
+
 _AT: Place = ("sayso",)
 _KEYS = ("trusted", "timeout", "insecure", "tools")
 _CLAIMS = ("effects", "open_world", "private", "idempotency", "timeout")
@@ -87,10 +90,14 @@ def _seconds(at: Place, said: Mapping[str, Any]) -> float | None:
     if "timeout" not in said:
         return None
     value = said["timeout"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 3600:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value <= MAX_TIMEOUT
+    ):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         got = f"{value}"[:40] if number else kind_of(value)
-        unexpected((*at, "timeout"), "seconds, above 0 and up to 3600", got)
+        unexpected((*at, "timeout"), f"seconds, above 0 and up to {MAX_TIMEOUT}", got)
     return float(value)
 
 

@@ -39,11 +39,11 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from agent.canonical import canonical_json
 from agent.config import parse_env
 from agent.errors import UsageError
+from agent.mcp.addresses import read_address
 from agent.mcp.configuration.believed import read_believed
 from agent.mcp.configuration.document import Document, Place, Written, kind_of, read_document
 from agent.mcp.configuration.foreign import (
@@ -61,7 +61,7 @@ from agent.mcp.configuration.members import (
     typed,
     unexpected,
 )
-from agent.mcp.configuration.showing import address, command_line
+from agent.mcp.configuration.showing import address, command_line, decides
 from agent.mcp.configuration.variables import Ask, Expanded, VariableError, Variables
 from agent.mcp.servers import Http, ServerConfig, Stdio, Transport
 from agent.safe_text import one_line, shorten
@@ -328,10 +328,12 @@ class _Reader:
         child = Stdio(
             command,
             tuple(argument.value for argument in args),
-            {**values, **own},
+            {**values, **_values(own)},
             self.start / folder.value if folder else self.start,
         )
-        shown = command_line(child, [argument.shown for argument in args])
+        told = {**values, **{name: variable.shown for name, variable in own.items()}}
+        deciding = {name: text for name, text in told.items() if decides(name)}
+        shown = command_line(child, [argument.shown for argument in args], deciding)
         hidden = {name: masked for arg in args for name, masked in arg.hidden.items()}
         return _Reached(child, shown, hidden, text)
 
@@ -377,48 +379,40 @@ class _Reader:
 
     def url(self, *, insecure: bool) -> Expanded:
         expanded = self.expand(("url",), self.member("url", str, "an address", ""))
-        url = expanded.value
         try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            host = None
-        if not host or parts.scheme not in ("http", "https"):
-            fail(("url",), "expected url to be http:// or https:// with a host")
-        if not (url.isascii() and url.isprintable()) or " " in url:
-            fail(("url",), "expected url to be printable ASCII without spaces")
-        if "@" in parts.netloc:
-            fail(("url",), "a user or a password in the url is not used; put it into headers")
-        if parts.scheme == "http" and not _is_loopback(host):
+            there = read_address(expanded.value)
+        except ValueError as error:
+            fail(("url",), str(error))
+        if there.scheme == "http" and not _is_loopback(there.host):
             if not insecure:
-                fail(("url",), _UNENCRYPTED.format(host))
-            self.details.append(f"{_EXPOSED.format(host)}; you permit that")
+                fail(("url",), _UNENCRYPTED.format(there.host))
+            self.details.append(f"{_EXPOSED.format(there.host)}; you permit that")
         return expanded
 
     def headers(self) -> dict[str, str]:
-        headers = self.texts("headers", _check_header)
+        headers = _values(self.texts("headers", _check_header))
         if len({name.lower() for name in headers}) < len(headers):
             fail(("headers",), "one header is there twice")
         return headers
 
     # --- members -----------------------------------------------------------------------------
 
-    def texts(self, key: str, check: Callable[[Place, str, str], None]) -> dict[str, str]:
+    def texts(self, key: str, check: Callable[[Place, str, str], None]) -> dict[str, Expanded]:
         """An object of texts, their variables put in, each looked at by ``check``."""
         values = {}
         for name, value in self.member(key, dict, "an object of texts", {}).items():
             if not isinstance(value, str):
                 unexpected((key, name), "a text", kind_of(value))
-            values[name] = self.expand((key, name), value).value
-            check((key, name), name, values[name])
+            values[name] = self.expand((key, name), value, deciding=decides(name))
+            check((key, name), name, values[name].value)
         return values
 
     def member(self, key: str, kind: type, words: str, default: Any) -> Any:
         return typed((), self.entry, key, kind, words, default)
 
-    def expand(self, at: Place, text: str) -> Expanded:
+    def expand(self, at: Place, text: str, *, deciding: bool = False) -> Expanded:
         try:
-            return self.variables.expand(text)
+            return self.variables.expand(text, deciding=deciding)
         except VariableError as error:
             fail(at, str(error))
 
@@ -453,6 +447,10 @@ _UNENCRYPTED = (
     f"http:// is not encrypted: {_EXPOSED}. Use https://, or permit it for this server: "
     '--insecure with sayso mcp add, "sayso": {{"insecure": true}} in a file'
 )
+
+
+def _values(texts: Mapping[str, Expanded]) -> dict[str, str]:
+    return {name: text.value for name, text in texts.items()}
 
 
 def _check_variable(at: Place, name: str, value: str) -> None:

@@ -29,7 +29,7 @@ from typing import Any
 
 from agent.config import mask
 from agent.mcp.configuration.members import is_ours
-from agent.mcp.configuration.showing import may_be_shown
+from agent.mcp.configuration.showing import in_clear, may_be_shown, sounds_secret
 
 MAX_LENGTH = 32_000
 """Characters of one text after its variables were put in."""
@@ -152,8 +152,12 @@ class Variables:
             self._places["workspaceFolder"] = str(folder)
             self._places["workspaceFolderBasename"] = folder.name
 
-    def expand(self, text: str) -> Expanded:
+    def expand(self, text: str, *, deciding: bool = False) -> Expanded:
         """The text with all values put in.
+
+        Args:
+            deciding: Which code runs hangs on it: values are shown but for those of variables that
+                are called what secrets are called.
 
         Raises:
             VariableError: One has none, cannot be read, or makes the text longer than
@@ -162,7 +166,7 @@ class Variables:
         parts, position, length = [], 0, 0
         for placeholder in _PLACEHOLDER.finditer(text):
             between = text[position : placeholder.start()]
-            parts += [Expanded(between, between), self._put_in(placeholder[0])]
+            parts += [Expanded(between, between), self._put_in(placeholder[0], deciding)]
             position, length = placeholder.end(), length + len(parts[-1].value)
             if length > MAX_LENGTH:
                 break
@@ -175,20 +179,20 @@ class Variables:
         hidden = {name: masked for part in parts for name, masked in part.hidden.items()}
         return Expanded(expanded, "".join(part.shown for part in parts), hidden)
 
-    def _put_in(self, written: str) -> Expanded:
+    def _put_in(self, written: str, deciding: bool) -> Expanded:
         place = written[2:-1]
         if place in self._places:
             return Expanded(self._places[place], self._places[place])
         if place.startswith("workspaceFolder"):
             raise VariableError(f"{written} means nothing in this file; write the folder's path")
         if wanted := _INPUT.fullmatch(written):
-            return self._answer(written, wanted["id"])
+            return self._answer(written, wanted["id"], deciding)
         if variable := _VARIABLE.fullmatch(written):
             name = variable["env"] or variable["name"]
-            return self._variable(written, name, variable["default"])
+            return self._variable(written, name, variable["default"], deciding)
         raise VariableError(f"cannot read {written[:100]!r}; write ${{VAR}} or ${{VAR:-default}}")
 
-    def _variable(self, written: str, name: str, default: str | None) -> Expanded:
+    def _variable(self, written: str, name: str, default: str | None, deciding: bool) -> Expanded:
         value = self._take(name)
         if not value and default is not None:
             return Expanded(default, default)
@@ -196,7 +200,7 @@ class Variables:
             raise VariableError(
                 f"the variable {name} is not set; set it, or write ${{{name}:-default}}"
             )
-        return _covered(written, name, value)
+        return _covered(written, name, value, deciding)
 
     def _take(self, name: str) -> str | None:
         if is_ours(name):
@@ -205,7 +209,7 @@ class Variables:
             self.taken.append(name)
         return self._environment.get(name)
 
-    def _answer(self, written: str, id: str) -> Expanded:
+    def _answer(self, written: str, id: str, deciding: bool) -> Expanded:
         wanted = self._input(id)
         value = self._take(wanted.variable)
         if not value:
@@ -215,7 +219,7 @@ class Variables:
             raise VariableError(f"the input {id!r}, {wanted.variable}, is none of {options}")
         if wanted.options or value == written:
             return Expanded(value, value)  # as the file has it
-        return _covered(written, wanted.variable, value)
+        return _covered(written, wanted.variable, value, deciding and not wanted.secret)
 
     def _asked(self, wanted: Input) -> str:
         if self._ask is None:
@@ -237,8 +241,8 @@ class Variables:
         raise VariableError(f"there is no input {id!r} among the inputs of this file")
 
 
-def _covered(written: str, name: str, value: str) -> Expanded:
+def _covered(written: str, name: str, value: str, deciding: bool) -> Expanded:
     """A value that comes from a person or their environment, hidden where it may be a secret."""
-    if may_be_shown(name, value):
-        return Expanded(value, value)
+    if may_be_shown(name, value) or (deciding and not sounds_secret(name)):
+        return Expanded(value, in_clear(value))
     return Expanded(value, written, {name: mask(value)})

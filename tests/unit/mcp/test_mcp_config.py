@@ -293,7 +293,72 @@ def test_what_decides_which_program_runs_is_shown() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["GIT_TOKEN", "NPM_CONFIG__AUTHTOKEN", "LD_SDK_KEY"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PATH", "PYTHONHOME", "PYTHONSTARTUP", "NODE_OPTIONS", "DYLD_INSERT_LIBRARIES"),
+        *("GIT_SSH_COMMAND", "GIT_EXEC_PATH", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+        *("UV_EXTRA_INDEX_URL", "UV_CONFIG_FILE", "UV_PYTHON", "PIP_INDEX_URL"),
+        *("PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "NPM_CONFIG_REGISTRY", "npm_config_registry"),
+        *("npm_config_@acme:registry", "NPM_CONFIG_USERCONFIG", "YARN_NPM_REGISTRY_SERVER"),
+        *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "BUN_CONFIG_REGISTRY", "DENO_DIR"),
+        *("RUBYOPT", "PERL5LIB", "JAVA_TOOL_OPTIONS", "CLASSPATH", "BASH_ENV", "ENV"),
+    ],
+)
+def test_each_variable_that_decides_which_code_runs_is_shown(name: str) -> None:
+    (found,) = one({"command": "x", "env": {name: "${FROM}"}}, FROM="over-there").entries
+    assert found.shown == f"{name}=over-there x  (in /w)"
+
+
+GHP = "ghp_" + "a1B2" * 9
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("https://ann:hush@npm.example/", "https://…@npm.example/"),
+        (
+            "a=https://ann:hush@a.example/?k=hush https://b:hush@c.example/",
+            "'a=https://…@a.example/?k=… https://…@c.example/'",
+        ),
+        (f"https://npm.example/{GHP}/", "https://npm.example/…a1B2/"),
+        ("-c http.extraHeader='Authorization: Bearer hush'", "Authorization: Bearer …"),
+        ("-Dproxy.password=hush -Xmx1g", "'-Dproxy.password=… -Xmx1g'"),
+        ("--token hush --require ./x.js", "'--token … --require ./x.js'"),
+        ("https://npm.example/${TOKEN}/", "https://npm.example/${TOKEN}/"),
+        ("--require ./author ./x.js", "'--require ./author ./x.js'"),
+        ("/opt/asia-southeast1-mirror", "/opt/asia-southeast1-mirror"),
+    ],
+)
+def test_what_is_shown_of_a_variable_has_no_password_in_it(value: str, shown: str) -> None:
+    entry = {"command": "x", "env": {"NPM_CONFIG_REGISTRY": value}}
+    (found,) = one(entry, TOKEN="hush").entries
+    assert shown in found.shown
+    assert "hush" not in found.shown
+    assert GHP not in found.shown
+
+
+def test_what_is_put_into_a_command_or_an_address_has_no_password_in_it() -> None:
+    variables = {
+        "GIT_PAT": GHP,
+        "GIT_AUTHORIZATION": "Bearer hush",
+        "NPM_CONFIG_REGISTRY": "https://ann:hush@npm.example/",
+    }
+    args = ["${GIT_PAT}", "${GIT_AUTHORIZATION}", "${NPM_CONFIG_REGISTRY}"]
+    (found,) = one({"command": "x", "args": args}, **variables).entries
+    assert found.shown == "x ${GIT_PAT} ${GIT_AUTHORIZATION} https://…@npm.example/  (in /w)"
+    (found,) = one({"url": "https://x.example/${GIT_PAT}/mcp"}, **variables).entries
+    assert found.shown == "https://x.example/${GIT_PAT}/mcp"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("GIT_TOKEN", "GIT_PAT", "GIT_AUTHORIZATION", "GIT_CONFIG_VALUE_0", "PYTHON_KEYRING"),
+        *("NPM_CONFIG__AUTHTOKEN", "NPM_CONFIG_//npm.example/:_password", "LD_SDK_KEY"),
+        *("YARN_NPM_AUTH_TOKEN", "UV_INDEX_ACME_PASSWORD", "DENO_AUTH_TOKENS"),
+    ],
+)
 def test_a_token_is_none_of_these_whatever_its_name_begins_with(name: str) -> None:
     (found,) = one({"command": "x", "env": {name: "hush"}}).entries
     assert found.shown == f"{name}=… x  (in /w)"
@@ -672,6 +737,10 @@ def test_a_fault_costs_its_server_and_names_the_line(
         ("https://", "http:// or https:// with a host"),
         ("https://a:99999/", "http:// or https:// with a host"),
         ("https://[::1/", "http:// or https:// with a host"),
+        ("https://[bank.example]/", "http:// or https:// with a host"),
+        ("https://a:443:x/", "http:// or https:// with a host"),
+        ("https://a%2eb/", "http:// or https:// with a host"),
+        ("https://a\\b/", "backslashes"),
         ("https://a/ b", "printable ASCII"),
         ("https://a/\nb", "printable ASCII"),
         ("https://аpple.com/", "printable ASCII"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.mcp.questions import Question, UnderWay, unfit
+from agent.mcp.questions import MAX_QUESTION, Question, UnderWay, unfit
 from tools.contract import CallInfo
 
 CALL = UnderWay(CallInfo(session="s-1", call_id="c"))
@@ -96,6 +96,31 @@ def test_a_form_that_is_none_is_declined(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    "schema",
+    [
+        form(a={"type": "string", "enum": ["x" * MAX_QUESTION]}),
+        form(a={"type": "integer", "enum": [1] * MAX_QUESTION}),
+        form(a={"type": "string", "enum": [""] * MAX_QUESTION}),
+        form(a={"type": "integer", "enum": [10 ** (MAX_QUESTION * 2)]}),
+        form(**{"x" * MAX_QUESTION: TEXT}),
+    ],
+)
+def test_what_is_too_long_to_be_read_is_declined_unread(schema: dict[str, Any]) -> None:
+    asked = Question("guide", CALL, "Your password?", schema)
+    assert unfit(asked) == "it is longer than 50,000 characters"
+
+
+def test_a_long_message_and_a_long_form_count_together() -> None:
+    half = MAX_QUESTION // 2
+    for message, text in ((half, half), (MAX_QUESTION + 1, 0)):
+        asked = Question("g", CALL, "m" * message, form(a={**TEXT, "title": "t" * text}))
+        assert "longer than" in (unfit(asked) or "")
+    fits = Question("g", CALL, "m" * half, form(a={**TEXT, "title": "t" * (half - 500)}))
+    assert unfit(fits) is None
+    assert "longer than" in (unfit(question(url="https://x/" + "y" * MAX_QUESTION)) or "")
+
+
+@pytest.mark.parametrize(
     ("url", "fits"),
     [
         ("https://example.org/pay?x=1", True),
@@ -106,6 +131,22 @@ def test_a_form_that_is_none_is_declined(schema: dict[str, Any]) -> None:
         ("https://example.org/\n", False),
         ("https://good.example@evil.example/", False),
         ("https://example.org/@me", True),
+        ("https://xn--bcher-kva.example:8443/?a=[1]#%2F", True),
+        ("https://[2001:db8::1]:443/", True),
+        ("https://[bank.example/", False),
+        ("https://[bank.example]/", False),
+        ("https://[::1%25eth0]/", False),
+        ("https://bank.example\\@evil.example/", False),
+        ("https://bank.example\\.evil.example/", False),
+        ("https://bank.example:443:x/", False),
+        ("https://bank.example:/", False),
+        ("https://bank.example:0/", False),
+        ("https://bank.example:65536/", False),
+        ("https://bank%2eexample/", False),
+        ("https://b\u0430nk.example/", False),
+        ("https://bank.example/\u202e", False),
+        ("https://bank..example/", False),
+        ("https:///bank.example/", False),
         ("", False),
         (None, False),
     ],

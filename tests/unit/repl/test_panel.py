@@ -150,6 +150,32 @@ at  pay.example:8443
     )
 
 
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ({}, "no web address"),
+        ({"url": 3}, "no web address"),
+        ({"url": "https://[bank.example/"}, "no web address"),
+        ({"url": "https://bank.example:443:x/"}, "no web address"),
+        ({"url": "https://bank.example\\.evil.example/"}, "no web address"),
+        ({"url": "https://bank.example:444/x"}, "at  bank.example:444\n"),
+        ({"url": "https://[2001:db8::1]/x"}, "at  [2001:db8::1]\n"),
+        ({"schema": 3}, "no form"),
+        ({"schema": {}}, "no form"),
+        ({"schema": {"properties": 3}}, "no form"),
+        ({"schema": {"properties": {"a": 3}}}, "no form"),
+        ({"schema": {"properties": {"a": {"type": "array"}}}}, "no form"),
+        ({"schema": {"properties": {"a": {"oneOf": 3}}}}, "no form"),
+        ({"schema": {"properties": {"a": {}}, "required": 3}}, "no form"),
+        ({"schema": {"properties": {"a": {}}}, "order": 3}, "no form"),
+        ({"schema": {"properties": {"a": {}}}, "message": "\ud800"}, "⟨U+D800⟩"),
+    ],
+)
+def test_whatever_is_kept_of_a_question_can_be_drawn(args, shown):
+    asked = proposal(1, "guide", args, kind="elicitation", rule="elicitation", reason="asks")
+    assert shown in drawn(approval_panel(asked, SESSION))
+
+
 def test_the_explanation_names_the_rule_the_digest_and_every_key():
     text = drawn(explanation(CANCEL, always=True), width=100)
     assert "Rule default/ask-writes: writes wait for a person" in text
