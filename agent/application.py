@@ -59,7 +59,7 @@ class Options:
     """What the command line adds to the settings for new sessions.
 
     Args:
-        granted: Effects of a new session's authority; empty for all that its tools may do.
+        granted: Effects of a new session's authority; empty for the default of ``Authority``.
         denied: Effects taken from it.
         servers: MCP servers of the current folder that a person has confirmed.
         via: Where decisions of this process come from: ``chat``, ``cli`` …
@@ -115,9 +115,8 @@ class Application:
         """
         options = options or Options()
         _check_patterns((*options.granted, *options.denied))
-        home = settings.ensure_home()
         async with AsyncExitStack() as stack:
-            store = Store.open(settings.database_url, home=home)
+            store = Store.of(settings)
             stack.callback(store.close)
             saver = await stack.enter_async_context(open_saver(settings.database_url))
             owner, chosen = store.owner(), dict(models or {})
@@ -267,6 +266,7 @@ class Application:
     async def _held(self, record: SessionRecord) -> AsyncIterator[LeaseKeeper]:
         seconds = self.settings.lease_seconds
         async with held(self.store, record.id, self.owner, seconds) as lease:
+            self.store.trail.check_key(record.id)
             self.saver.fence(record.id, lease.current.epoch)
             yield lease
 
@@ -285,6 +285,7 @@ class Application:
             max_steps=settings.max_steps,
             tool_timeout=settings.tool_timeout,
             result_limit=settings.result_limit,
+            approval_hours=settings.approval_hours,
             artifacts=folder_of(settings.home, record.id),
         )
 

@@ -6,29 +6,26 @@ answer goes at the moment.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from agent.canonical import call_digest
 from agent.checks.arguments import normalise
-from agent.deadlines import within
-from agent.middleware.guard import in_thread
-from agent.middleware.state import last_reply
+from agent.evidence import check_of, in_words, preview_of, read_now
+from agent.middleware.state import UNDOES, last_reply
 from agent.provenance import trace
-from tools.contract import Contract, Preview, Scope, contract_of
+from tools.contract import Scope, contract_of
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
     from langgraph.types import Interrupt, StateSnapshot
 
+    from agent.middleware.state import AgentContext
     from agent.store import Store
     from agent.store.records import ApprovalRecord, EffectRecord
-
-PREVIEW_SECONDS = 10.0
 
 
 async def record_interrupts(
@@ -39,6 +36,7 @@ async def record_interrupts(
     tools: Mapping[str, BaseTool],
     *,
     epoch: int,
+    context: AgentContext,
 ) -> list[ApprovalRecord]:
     """Give every interrupt of a paused graph its approval; a known one is only refreshed.
 
@@ -56,7 +54,8 @@ async def record_interrupts(
     for interrupt in (i for task in snapshot.tasks for i in task.interrupts):
         call = interrupt.value["tool_call_id"]
         if (effect := _in_doubt(store, session, message, interrupt)) is not None:
-            rows.append(ask_about_doubt(store, effect, interrupt.id, epoch=epoch))
+            asked = ask_about_doubt(store, effect, tools, context, interrupt.id, epoch=epoch)
+            rows.append(await asked)
             continue
         known = store.approvals.for_call(session, message, call)
         if known is not None and known.interrupt == interrupt.id:
@@ -72,6 +71,8 @@ async def record_interrupts(
                 kind="write",
                 interrupt=interrupt.id,
                 tool=interrupt.value["name"],
+                undoes=reply.additional_kwargs.get(UNDOES) if reply else None,
+                hours=context.approval_hours,
                 epoch=epoch,
                 **await asking,
                 **_judged(verdicts.get(call)),
@@ -115,29 +116,20 @@ async def _asking(
         "tool_version": contract.version,
         "preview": asdict(preview) if preview else None,
         "provenance": [dict(source) for source in trace(normalised, messages)],
-        "undo": contract.undo,
+        "undo": contract.undo.text if contract.undo else None,
     }
 
 
-async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | None:
-    """What the call would change; a preview that fails says so and stops nobody."""
-    if contract.preview is None:
-        return None
-    try:
-        async with within(PREVIEW_SECONDS):
-            result = await in_thread(contract.preview, deepcopy(dict(args)))
-            found = await result if inspect.isawaitable(result) else result
-        if not isinstance(found, Preview):
-            raise TypeError(f"the tool gave a {type(found).__name__}")
-        return Preview(*map(str, astuple(found)))
-    except Exception as error:
-        return Preview(summary=f"no preview: {error or type(error).__name__}")
-
-
-def ask_about_doubt(
-    store: Store, effect: EffectRecord, interrupt: str | None = None, *, epoch: int
+async def ask_about_doubt(
+    store: Store,
+    effect: EffectRecord,
+    tools: Mapping[str, BaseTool],
+    context: AgentContext,
+    interrupt: str | None = None,
+    *,
+    epoch: int,
 ) -> ApprovalRecord:
-    """Put a write whose outcome is unknown to a person: did it happen?
+    """Put a write whose outcome is unknown to a person, with what is known: did it happen?
 
     Raises:
         LeaseLost: The session's lease no longer has this epoch; nothing was asked.
@@ -159,12 +151,26 @@ def ask_about_doubt(
             f"{effect.id} began at {effect.started_at} and its outcome is unknown. "
             "Check the record itself, then say whether it happened."
         ),
-        notes=[],
+        notes=await _what_is_known(effect, tools, context),
         preview=None,
         provenance=None,
         undo=None,
         epoch=epoch,
     )
+
+
+async def _what_is_known(
+    effect: EffectRecord, tools: Mapping[str, BaseTool], context: AgentContext
+) -> list[str]:
+    """What the service's record said, and what the read shows that the contract names."""
+    evidence = effect.evidence or {}
+    found = evidence.get("found") or evidence.get("postcondition")
+    notes = [f"its record: {found['summary']}"] if found else []
+    tool = tools.get(effect.tool)
+    check = check_of(contract_of(tool), effect.args) if tool else None
+    if check is not None and (shown := await read_now(check, tools, context.authority)) is not None:
+        notes.append(f"{in_words(check)} shows: {shown}")
+    return notes
 
 
 def as_langchain(approval: ApprovalRecord) -> dict[str, Any]:

@@ -39,8 +39,10 @@ from agent.types import Actor
 OPENAI_DEFAULT = "openai:gpt-4.1-mini"
 OFFLINE = "offline"
 
-NOT_FROM_A_FOLDER = frozenset({"SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_REVIEWER"})
-"""What a folder's ``.env`` cannot set: where the record is kept, and who decides."""
+NOT_FROM_A_FOLDER = frozenset(
+    {"SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_TRAIL_KEY", "SAYSO_REVIEWER"}
+)
+"""What a folder's ``.env`` cannot set: where the record is kept, its key, and who decides."""
 
 _DATABASE_SCHEMES = ("sqlite", "postgresql", "postgresql+psycopg")
 _TOOL_FORMS = (
@@ -134,6 +136,17 @@ def _key(key: SecretStr) -> SecretStr:
     return SecretStr(value)
 
 
+def _trail_key(key: SecretStr) -> SecretStr:
+    value = key.get_secret_value().strip()
+    try:
+        length = len(value.encode())
+    except UnicodeEncodeError:
+        raise ExpectedError("text in UTF-8") from None
+    if length < 16:
+        raise ExpectedError("at least 16 bytes, such as `openssl rand -hex 32` prints")
+    return SecretStr(value)
+
+
 def _person(name: str) -> str:
     name = name.strip()
     if not name.isprintable() or not 0 < len(name) <= 100:
@@ -202,6 +215,10 @@ class Settings(BaseModel):
     """``sqlite:////absolute/path.db``, or ``postgresql://…`` when several people or machines
     share one inbox (extra ``postgres``). Default: ``sayso.db`` in SAYSO_HOME."""
 
+    trail_key: Annotated[SecretStr, AfterValidator(_trail_key)] | None = None
+    """A secret of at least 16 bytes that seals the trail (HMAC). Everybody who writes to the
+    same database needs the same one; kept nowhere by sayso."""
+
     reviewer: Annotated[str, AfterValidator(_person)] | None = None
     """The name recorded with decisions: a claim. Default: the login."""
 
@@ -220,12 +237,23 @@ class Settings(BaseModel):
     result_limit: int = Field(default=20_000, ge=500, le=10_000_000)
     """Characters of one tool result that reach the model; the cut is marked."""
 
+    approval_hours: float = Field(default=168.0, ge=0, le=100_000)
+    """Hours that an approval may be answered; then it expires, and nothing runs. 0: for ever."""
+
     lease_seconds: Seconds = Field(default_factory=_default_lease)
     """How long a process that died keeps a session from others. More than SAYSO_TOOL_TIMEOUT;
     default: 120, or twice that timeout when that is more."""
 
     unknown: tuple[str, ...] = Field(default=(), exclude=True)
     """Not a setting: one sentence for each variable that was found and not used, and why."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values among the settings that nobody else may read: keys, and passwords in URLs."""
+        keys = (self.openai_api_key, self.trail_key)
+        users = (_USERINFO.search(url) for url in (self.openai_base_url or "", self.database_url))
+        passwords = (unquote(user[0].partition(":")[2]) for user in users if user)
+        return (*(key.get_secret_value() for key in keys if key), *filter(None, passwords))
 
     @property
     def database_files(self) -> tuple[Path, ...]:
@@ -350,8 +378,8 @@ def _unused(variables: Mapping[str, str], where: str, *, folder: bool = False) -
     for name in sorted(variables):
         if folder and name in NOT_FROM_A_FOLDER:
             said.append(
-                f"{name}{where} is ignored: a folder cannot say where the record is kept or "
-                "who decides. Set it in the environment."
+                f"{name}{where} is ignored: a folder cannot say where the record is kept, what "
+                "seals it or who decides. Set it in the environment."
             )
         elif name.startswith("SAYSO_") and name not in VARIABLES:
             close = difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.8)
@@ -450,6 +478,8 @@ def show_value(name: str, value: str) -> str:
     """
     if name in ("OPENAI_BASE_URL", "SAYSO_DATABASE_URL"):
         return mask_url(value)
+    if name == "SAYSO_TRAIL_KEY":
+        return "…"
     if name in VARIABLES and name != "OPENAI_API_KEY":
         return value
     return mask(value)

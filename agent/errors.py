@@ -5,15 +5,19 @@
     SaysoError                    a message for a person; carries its exit code
     ├── UsageError                wrong arguments, settings or files          (exit 2)
     │   ├── NotFound              no such session, approval, tool …; lists what was tried
+    │   ├── CannotUndo            a write that cannot be compensated, and why
     │   ├── ToolMissing           an open call needs a tool that is not loaded here
     │   └── UntrustedFolder       a file of the current folder waits for confirmation
     ├── StoreError                the database cannot be used
     │   └── SchemaTooNew          written by a newer program                  (exit 2)
     ├── DecisionError             an answer that cannot be applied; nothing was changed
     │   ├── AlreadyDecided        somebody was faster: by whom, what, when    (exit 1)
+    │   │   └── ApprovalExpired   nobody decided in time                      (exit 1)
     │   └── InvalidDecision       malformed, or its edit does not fit the tool (exit 2)
     ├── SessionBusy               another process holds the session's lease   (exit 1)
     ├── LeaseLost                 this process no longer owns the session     (exit 1)
+    ├── RuleEnded                 the rule that allowed a call was revoked    (told to the model)
+    ├── AlreadyUndone             a write was compensated already             (told to the model)
     ├── LimitReached              a limit stopped the turn: which, value, bound (exit 4)
     ├── ModelUnavailable          the provider gave up; the turn can be repeated (exit 1)
     └── McpError                  an MCP server cannot be used                (exit 1)
@@ -71,6 +75,14 @@ class ToolMissing(UsageError):
         )
 
 
+class CannotUndo(UsageError):
+    """A write that did not happen, was undone already, or can only be undone by hand."""
+
+    def __init__(self, effect: str, why: str) -> None:
+        self.effect = effect
+        super().__init__(f"{effect} cannot be undone from here: {why} Nothing was changed.")
+
+
 class UntrustedFolder(UsageError):
     """A file would be used that nobody has confirmed, or that is not what was confirmed."""
 
@@ -115,6 +127,17 @@ class AlreadyDecided(DecisionError):
         )
 
 
+class ApprovalExpired(AlreadyDecided):
+    """The time for this decision was over; nothing ran."""
+
+    def __init__(self, approval: str, session: str, at: str) -> None:
+        super().__init__(approval, "expired", "", at)
+        self.args = (
+            f"{approval} expired at {at}: nobody decided in time, nothing ran, and your answer "
+            f"changed nothing. Ask again, or let it go: sayso resume {session} --ask-again",
+        )
+
+
 class InvalidDecision(DecisionError):
     """The answer is malformed, or its edited arguments do not fit the tool."""
 
@@ -156,6 +179,15 @@ class RuleEnded(SaysoError):
     def __init__(self, rule: str) -> None:
         self.rule = rule
         super().__init__(f"Rule {rule} does not allow this call any more; nothing was changed.")
+
+
+class AlreadyUndone(SaysoError):
+    """A write was compensated already, or that is under way or in doubt."""
+
+    def __init__(self, effect: str, by: str, state: str) -> None:
+        self.effect, self.by, self.state = effect, by, state
+        word = "was undone" if state == "committed" else "may have been undone"
+        super().__init__(f"{effect} {word} by {by} ({state}). Nothing was run.")
 
 
 class LimitReached(SaysoError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from agent.errors import AlreadyDecided, InvalidDecision
+from agent.errors import InvalidDecision
 from agent.types import Actor, Decision
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def decide(
 
     Raises:
         NotFound: No approval has that id.
-        AlreadyDecided: Somebody was faster; says who and what.
+        AlreadyDecided: Somebody was faster; says who and what. ``ApprovalExpired``: nobody was.
         InvalidDecision: Not an answer to this kind of approval, or its edit does not fit.
     """
     checked = [
@@ -53,9 +53,9 @@ def _checked(
 ) -> tuple[Decision, str | None]:
     """The decision as it will be stored, and the digest it is bound to when it is an edit."""
     if approval.status != "pending":
-        raise AlreadyDecided(
-            approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
-        )
+        from agent.store.deciding import already_decided
+
+        raise already_decided(approval)
     if not isinstance(decision, Decision):
         return decision, None  # what is malformed in it, the store says
     is_answer = approval.kind == "elicitation" and decision.type != "edit"

@@ -107,4 +107,7 @@ async def held(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        keeper.release()
+        try:
+            keeper.release()
+        except StoreError as error:  # it ends by itself; what failed before says more
+            log.warning("the lease of %s was not given back: %s", session, error)

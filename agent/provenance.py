@@ -30,6 +30,25 @@ class Source(TypedDict):
     tool: str | None
 
 
+def marked(text: str, tool: str) -> str:
+    """Text of strangers between two marks; it cannot close its own frame."""
+    end = prompts.message("untrusted_close")
+    inner = text.replace(end, end.replace("[", "(").replace("]", ")"))
+    return f"{_opening(tool)}\n{inner}\n{end}"
+
+
+def unmarked(text: str, tool: str) -> str:
+    """The text between the marks; a text without them as it is."""
+    opening, end = f"{_opening(tool)}\n", f"\n{prompts.message('untrusted_close')}"
+    if text.startswith(opening) and text.endswith(end):
+        return text.removeprefix(opening).removesuffix(end)
+    return text
+
+
+def _opening(tool: str) -> str:
+    return prompts.message("untrusted_open", tool=tool)
+
+
 def labels_of(tool: BaseTool) -> set[str]:
     """The labels that a result of this tool gives its session."""
     contract = contract_of(tool)
@@ -43,8 +62,7 @@ def labels_in(message: ToolMessage, tool: BaseTool) -> set[str]:
     An error may be the harness's own words, which label nothing. What an open-world tool said
     stands between marks, and counts as a result.
     """
-    opening = prompts.message("untrusted_open", tool=tool.name)
-    if message.status == "success" or opening in str(message.content):
+    if message.status == "success" or _opening(tool.name) in str(message.content):
         return labels_of(tool)
     return set()
 

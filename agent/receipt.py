@@ -44,6 +44,8 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
             waiting.append(f"{line} [{approval.id}]")
         elif cancelled and approval.status == "superseded":
             not_done.append(f"{line}: not run, the session was cancelled")
+        elif approval.was_void:
+            not_done.append(f"{line}: not run, what was approved does not hold any more")
         elif approval.status in _NOT_DONE:
             not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
         elif cancelled:
@@ -125,7 +127,7 @@ def _who(approval: ApprovalRecord) -> str:
 
 
 def _denied(store: Store, session: str, turn: int) -> list[str]:
-    from tools.contract import is_read  # it imports LangChain, which the listings do without
+    from tools.contract import is_read
 
     return [
         f"{describe_call(entry.data['tool'], entry.data['args'])}: denied, {entry.data['reason']}"

@@ -32,15 +32,17 @@ from agent.errors import (
     LimitReached,
     NotFound,
     SaysoError,
+    StoreError,
     ToolMissing,
     UsageError,
 )
 from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 from agent.middleware.context import RECEIPT
 from agent.middleware.results import cut
-from agent.middleware.state import AgentContext, last_reply
+from agent.middleware.state import ORDERED, AgentContext, last_reply
 from agent.provenance import ATTACHED, labels_of_results
-from agent.receipt import build_receipt, receipt_text
+from agent.receipt import build_receipt, describe_call, receipt_text
+from agent.settling import compensation, look_up_effect
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
 from agent.types import Actor, Attachment, Decision, Receipt, SessionState
 
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
     from agent.leases import LeaseKeeper
     from agent.store import Store
-    from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord
+    from agent.store.records import ApprovalRecord, EffectRecord, RuleRecord, SessionRecord
     from tools.contract import Scope
 
 log = logging.getLogger("sayso")
@@ -139,6 +141,7 @@ class AgentSession:
 
     def pending(self) -> list[ApprovalRecord]:
         """What waits for a person, oldest first; decisions made elsewhere are seen here."""
+        self._store.approvals.expire_due()
         waiting = self._store.approvals.list(status="pending", session=self.id, limit=None)
         return sorted(waiting, key=lambda approval: approval.asked_at)
 
@@ -159,13 +162,47 @@ class AgentSession:
 
     # --- a turn ----------------------------------------------------------------------------
 
+    async def undo(self, effect_id: str | None = None) -> AsyncGenerator[Event, None]:
+        """Propose the call that compensates a write, as a turn of its own; a person is asked.
+
+        Args:
+            effect_id: ``None``: the last write of this session that happened and stands.
+
+        Raises:
+            NotFound: It is no write of this session.
+            CannotUndo: It did not happen, was undone already, has to be undone by hand, or a tool
+                for it is not loaded here.
+        """
+        effect = self._last_standing() if effect_id is None else self._own_effect(effect_id)
+        order = await self._order_to_undo(effect)
+        text = f"Undo {effect.id}, {describe_call(effect.tool, effect.args)}."
+        async with aclosing(self.run(text, ordered=order)) as events:
+            async for event in events:
+                yield event
+
+    async def _order_to_undo(self, effect: EffectRecord) -> dict[str, Any]:
+        call = await compensation(self._store, effect, self._tools)
+        return {"tool": call.tool, "args": dict(call.args), "undoes": effect.id}
+
+    def _last_standing(self) -> EffectRecord:
+        for effect in self._store.ledger.list(session=self.id, state="committed", limit=None):
+            if effect.undoes is None and self._store.ledger.undone_by(effect.id) is None:
+                return effect
+        raise NotFound("write", "to undo", hint="No write of this session stands.")
+
     async def run(
-        self, text: str, *, supersede: bool = False, attached: Sequence[Attachment] = ()
+        self,
+        text: str,
+        *,
+        supersede: bool = False,
+        attached: Sequence[Attachment] = (),
+        ordered: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Take a user's message through to an answer, a pause or a stop; the last event is Done.
 
         Args:
             attached: Texts of others that the model is shown with it, cut and marked as such.
+            ordered: A call that the user orders with it; see ``undo``.
             supersede: Move on although calls wait: none of them runs, and the model is told.
 
         Raises:
@@ -183,6 +220,8 @@ class AgentSession:
         if attached:
             limit = self._context.result_limit
             said["attached"] = [{"source": a.source, "text": cut(a.text, limit)} for a in attached]
+        if ordered is not None:
+            said["ordered"] = dict(ordered)
         before = self.record
         turn = turn_number(snapshot.values.get("messages", [])) + 1
         self._update(
@@ -204,7 +243,11 @@ class AgentSession:
             said: What the trail has of it: ``text``, and perhaps ``attached``.
         """
         receipt = receipt_text(build_receipt(self._store, self.id, last_turn)) if last_turn else ""
-        beside = {RECEIPT: receipt, ATTACHED: said.get("attached")}
+        beside = {
+            RECEIPT: receipt,
+            ATTACHED: said.get("attached"),
+            ORDERED: said.get("ordered"),
+        }
         kept = {key: value for key, value in beside.items() if value}
         message = HumanMessage(said["text"], additional_kwargs=kept)
         if self._labels is not None:
@@ -220,6 +263,8 @@ class AgentSession:
 
         Raises:
             ToolMissing: An open call needs a tool that is not loaded here; nothing was changed.
+            CannotUndo: The turn was to undo a write, which cannot be done any more; nothing was
+                changed. A new message begins the next turn.
             LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
         snapshot, record = await self._snapshot(), self.record
@@ -229,24 +274,32 @@ class AgentSession:
             turn.answer = _last_words(snapshot) if record.state == "done" else ""
             yield self._done(record.state, turn, self.receipt())
             return
-        self._update(state="running", error=None)
         if snapshot.tasks:
             graph_input: Any = _answers(await self._recorded(record.turn, snapshot))
         elif _taken_up(record, snapshot):
             graph_input = NOTHING_LEFT
         else:
-            graph_input = self._said(self._started_with(record.turn), record.turn - 1)
+            graph_input = self._said(await self._started_with(record.turn), record.turn - 1)
+        self._update(state="running", error=None)
         async with aclosing(self._drive(graph_input, turn)) as events:
             async for event in events:
                 yield event
 
-    def _started_with(self, turn: int) -> dict[str, Any]:
-        """The message that a turn began with, from the trail."""
+    async def _started_with(self, turn: int) -> dict[str, Any]:
+        """The message that a turn began with, from the trail.
+
+        What was ordered with it is asked for anew: the trail's arguments may be masked.
+        """
         entries = self._store.trail.entries(self.id, kind=STARTED)
-        return next(e.data for e in reversed(entries) if e.data["turn"] == turn)
+        said = next(e.data for e in reversed(entries) if e.data["turn"] == turn)
+        if (order := said.get("ordered")) is None:
+            return said
+        return said | {"ordered": await self._order_to_undo(self._own_effect(order["undoes"]))}
 
     def _begin(self, before: SessionRecord, snapshot: StateSnapshot) -> _Turn:
         self._expire_questions()
+        if self._context.recording is not None:
+            self._context.recording.unrecorded.clear()
         if self._labels is None:  # a crash may have kept them off the row
             self._labels = labels_of_results(snapshot.values.get("messages", []), self._tools)
         reader = TurnReader(self._tools, self._labels)
@@ -271,19 +324,35 @@ class AgentSession:
         except LimitReached as error:
             turn.state, turn.error = "stopped", str(error)
         except SaysoError as error:
-            turn.state, turn.error = "failed", str(error)
+            turn.state, turn.error = "failed", " ".join([str(error), *self._unrecorded()])
         except Exception as error:
             log.exception("a turn of %s failed", self.id)
             turn.state, turn.error = "failed", _unexpected(error)
         finally:
             self._driving = False
         _ = self._lease.current  # whoever lost it has nothing to say about the session any more
-        for approval in [*turn.asked, *self._ask_about_doubts()]:
+        try:
+            async with aclosing(self._say_how_it_ended(turn)) as events:
+                async for event in events:
+                    yield event
+        except StoreError as error:
+            if turn.error is None:
+                raise
+            raise StoreError(turn.error) from error  # what failed first says more
+
+    async def _say_how_it_ended(self, turn: _Turn) -> AsyncGenerator[Event, None]:
+        for approval in [*turn.asked, *await self._ask_about_doubts()]:
             yield ApprovalAsked(approval)
         receipt = self.receipt() if turn.state != "waiting" else Receipt()
         if receipt:
             yield ReceiptReady(receipt)
         yield self._end(turn.state, turn, receipt)
+
+    def _unrecorded(self) -> list[str]:
+        """What is known of writes that could not be recorded, and what to do."""
+        known = self._context.recording.unrecorded if self._context.recording else []
+        later = f"When the database is there again, carry it on: sayso resume {self.id}"
+        return [*known, later] if known else []
 
     async def _until_rest(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Pass after pass: each answer that the store already holds is handed to the graph."""
@@ -368,10 +437,10 @@ class AgentSession:
         """The approvals of what waits in the graph; new questions are asked."""
         epoch = self._lease.current.epoch
         return await record_interrupts(
-            self._store, self.id, turn, snapshot, self._tools, epoch=epoch
+            self._store, self.id, turn, snapshot, self._tools, epoch=epoch, context=self._context
         )
 
-    def _ask_about_doubts(self) -> list[ApprovalRecord]:
+    async def _ask_about_doubts(self) -> list[ApprovalRecord]:
         """A write that ended in doubt while the run went on is put to a person all the same."""
         asked = []
         for effect in self._store.ledger.open_doubts(self.id):
@@ -379,9 +448,37 @@ class AgentSession:
                 self.id, effect.message, effect.call, kind="in_doubt"
             )
             if known is None or known.attempt != effect.attempts:
-                epoch = self._lease.current.epoch
-                asked.append(ask_about_doubt(self._store, effect, epoch=epoch))
+                asked.append(
+                    await ask_about_doubt(
+                        self._store,
+                        effect,
+                        self._tools,
+                        self._context,
+                        epoch=self._lease.current.epoch,
+                    )
+                )
         return asked
+
+    async def look_up(self, effect_id: str) -> EffectRecord:
+        """Ask the service's own record about a write in doubt, and keep what it says.
+
+        Returns:
+            The effect as it stands then; still ``in_doubt`` when the record cannot tell.
+
+        Raises:
+            NotFound: It is no write of this session.
+            ToolMissing: Its tool is not loaded here; nothing was changed.
+        """
+        effect = self._own_effect(effect_id)
+        tool = self._tools.get(effect.tool)
+        if tool is None:
+            raise ToolMissing(effect.tool)
+        if effect.state != "in_doubt":
+            return effect
+        recording = self._context.recording
+        running = recording is not None and recording.is_under_way(effect.id)
+        limit = self._context.result_limit
+        return await look_up_effect(self._store, effect, tool, limit, running=running)
 
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
         """Validate and record one answer; see ``agent.inbox.decide`` for what it raises."""
@@ -420,6 +517,35 @@ class AgentSession:
             raise NotFound("approval", approval_id, mine, hint)
         return approval
 
+    def _own_effect(self, effect_id: str) -> EffectRecord:
+        effect = self._store.ledger.get(effect_id)
+        if effect.session != self.id:
+            hint = f"It belongs to {effect.session}; go on there. Nothing was changed."
+            raise NotFound("effect", effect_id, hint=hint)
+        return effect
+
+    async def expired(self) -> list[ApprovalRecord]:
+        """What nobody decided in time, as long as its call still waits."""
+        self._store.approvals.expire_due()
+        rows = [
+            self._store.approvals.for_call(self.id, message, call)
+            for message, call in _waiting_calls(await self._snapshot())
+        ]
+        return [row for row in rows if row is not None and row.status == "expired"]
+
+    async def ask_again(self) -> list[ApprovalRecord]:
+        """Put what expired undecided to a person once more.
+
+        What a call would change is compared with what was shown when it runs.
+        """
+        epoch, hours = self._lease.current.epoch, self._context.approval_hours
+        return [
+            self._store.approvals.ask_again(
+                row.id, epoch=epoch, reason=row.reason, preview=row.preview, hours=hours
+            )
+            for row in await self.expired()
+        ]
+
     def rules(self) -> list[RuleRecord]:
         """The "always" rules in force."""
         return self._store.rules.active(self.id)
@@ -455,6 +581,7 @@ class AgentSession:
             await self._leave_open_calls("the session was cancelled", cancelling=True)
         if (await self._snapshot()).tasks:
             await self.seed([])
+        await self._ask_about_doubts()
         self._update(state="cancelled")
 
     async def _leave_open_calls(self, reason: str, *, cancelling: bool = False) -> None:
@@ -549,6 +676,14 @@ def _open_tools(snapshot: StateSnapshot) -> list[str]:
         if isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
     return []
+
+
+def _waiting_calls(snapshot: StateSnapshot) -> list[tuple[str, str]]:
+    """The paused calls, as (id of the AI message, tool call id)."""
+    reply = last_reply(snapshot.values.get("messages", []))
+    message = (reply.id or "") if reply else ""
+    paused = (interrupt for task in snapshot.tasks for interrupt in task.interrupts)
+    return [(message, interrupt.value["tool_call_id"]) for interrupt in paused]
 
 
 def _open_calls(snapshot: StateSnapshot) -> bool:

@@ -1,9 +1,8 @@
 """Which tools a session has: bundled domains, a person's own, each by a name.
 
-``orders``, ``research`` and ``files`` are bundled. ``path/to/tools.py`` and
-``package:attribute`` are a person's own; a path is loaded under a private module name, so that
-it can be called anything, and with a digest (``…/tools.py@sha256:…``) only when it still has
-these contents.
+The bundled ones are those of ``DOMAINS``. ``path/to/tools.py`` and ``package:attribute`` are a
+person's own; a path is loaded under a private module name, so that it can be called anything, and
+with a digest (``…/tools.py@sha256:…``) only when it still has these contents.
 """
 
 from __future__ import annotations
@@ -118,10 +117,26 @@ def _files(places: Places) -> list[BaseTool]:
     return file_tools(places.workspace, (places.home, *places.protected))
 
 
+def _grocery(places: Places) -> list[BaseTool]:
+    from tools.grocery import grocery_tools
+    from tools.worlds.grocery import GroceryShop
+
+    return grocery_tools(GroceryShop(places.home / "worlds" / "grocery.db"))
+
+
+def _bank(places: Places) -> list[BaseTool]:
+    from tools.bank import bank_tools
+    from tools.worlds.bank import LocalBank
+
+    return bank_tools(LocalBank(places.home / "worlds" / "bank.db"))
+
+
 DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
     "orders": _orders,
     "research": _research,
     "files": _files,
+    "grocery": _grocery,
+    "bank": _bank,
 }
 
 

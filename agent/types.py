@@ -88,7 +88,11 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Authority:
-    """The effects granted to a session: patterns such as ``write:*``; what is denied wins."""
+    """The effects granted to a session: patterns such as ``write:*``; what is denied wins.
 
-    granted: tuple[str, ...] = ("read:*", "network:*", "write:*", "spend:*", "disclose:*")
+    By default everything but spending the user's money, ``spend:<currency>``. A refund of the
+    order desk is ``spend:refund-<currency>``.
+    """
+
+    granted: tuple[str, ...] = ("read:*", "network:*", "write:*", "disclose:*", "spend:refund-*")
     denied: tuple[str, ...] = field(default=())

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
@@ -74,6 +74,101 @@ class Preview:
 
 
 @dataclass(frozen=True)
+class CallInfo:
+    """What the harness tells a running tool about its call."""
+
+    session: str = ""
+    call_id: str = ""
+    attempt: int = 1
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that a contract names: a read that shows a record, or a write that undoes one."""
+
+    tool: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one tool returned in this session: the harness let it run and recorded its result.
+
+    Args:
+        tool: The tool's name.
+        args: Its arguments as they ran.
+        result: The result; a JSON text as its value.
+    """
+
+    tool: str
+    args: Args
+    result: Any
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """Why a precondition does not hold on the evidence there is.
+
+    Args:
+        why: One sentence, such as ``"Order A1 was never read in this session."``
+        read: The call that would bring the evidence.
+    """
+
+    why: str
+    read: Call | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the authoritative record says about a write.
+
+    Args:
+        happened: ``True``: the record shows it. ``False``: it did not happen and, unless the
+            same key is sent again, will not happen any more. ``None``: the record cannot tell.
+        summary: What was found, in a sentence for people and for the model.
+        record: What was read, as plain JSON; kept as the evidence.
+        transaction: The service's own id of the change.
+        result: What the call would have returned, where the record holds that.
+    """
+
+    happened: bool | None
+    summary: str
+    record: Mapping[str, Any] = field(default_factory=dict)
+    transaction: str | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A write that happened, as its undo sees it.
+
+    Args:
+        args: Its arguments as they ran.
+        result: What it returned; a JSON text as its value.
+        before: ``Preview.before`` of its approval, where one was shown.
+    """
+
+    args: Args
+    result: Any
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Undo:
+    """How a committed call is compensated.
+
+    Args:
+        text: In words, shown before the call is approved.
+        call: The compensating call; ``None``, or from a write that cannot be undone (any more):
+            it has to be done by hand.
+    """
+
+    text: str
+    call: Callable[[Committed], Call | None] | None = None
+
+
+@dataclass(frozen=True)
 class Contract:
     """What a tool says about itself beyond its schema (see ``docs/architecture.md``).
 
@@ -84,11 +179,21 @@ class Contract:
         private: Results are private data.
         idempotency: ``natural`` when repeating gives the same state, ``key`` when the service
             honours an idempotency key (the harness passes one), else ``none``.
+        key_seconds: For how long the service remembers a key; after that a call whose outcome
+            is unknown is not sent again.
+        precondition: From the arguments and this session's evidence, oldest first, to why the
+            call must not be proposed yet; ``None``: it holds. Words of the model are no evidence.
+        postcondition: From the arguments, the call and its result to what the record says after
+            the write. Only ``happened=True`` makes it committed.
+        reconcile: From the arguments and the call to what the record says of a write whose
+            outcome is unknown.
+        check: From the arguments to the read that shows a person or the model whether the call
+            happened.
         conflict_key: From the arguments to a key; calls of one key never overlap.
         preview: From the arguments to what would change.
         always: From the arguments to the scope that an "always" answer covers; without it
             "always" is not offered.
-        undo: How a committed call can be compensated, in words; ``None``: it cannot.
+        undo: How a committed call is compensated; ``None``: it cannot be undone.
         version: Kept with each effect.
         timeout: Seconds for one call; ``None`` means the setting's default.
     """
@@ -97,10 +202,15 @@ class Contract:
     open_world: bool = True
     private: bool = True
     idempotency: Literal["none", "natural", "key"] = "none"
+    key_seconds: float | None = None
+    precondition: Callable[[Args, Sequence[Evidence]], Unmet | None] | None = None
+    postcondition: Callable[[Args, CallInfo, Any], Finding | Awaitable[Finding]] | None = None
+    reconcile: Callable[[Args, CallInfo], Finding | Awaitable[Finding]] | None = None
+    check: Callable[[Args], Call | None] | None = None
     conflict_key: Callable[[Args], str | None] | None = None
     preview: Callable[[Args], Preview | Awaitable[Preview]] | None = None
     always: Callable[[Args], Scope | None] | None = None
-    undo: str | None = None
+    undo: Undo | None = None
     version: str = "0"
     timeout: float | None = None
 
@@ -127,7 +237,7 @@ class Contract:
 
         Raises:
             TypeError: A field of the wrong type.
-            ValueError: A timeout that is no positive number of seconds.
+            ValueError: A time that is no positive number of seconds.
         """
         if not callable(self.effects):
             if isinstance(self.effects, str) or not all(isinstance(e, str) for e in self.effects):
@@ -135,10 +245,12 @@ class Contract:
             object.__setattr__(self, "effects", frozenset(self.effects))
         if not isinstance(self.version, str):
             raise TypeError("version: a text")
-        if not (self.undo is None or isinstance(self.undo, str)):
-            raise TypeError("undo: a text, or None")
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
-            raise ValueError("timeout: a positive number of seconds")
+        if not (self.undo is None or isinstance(self.undo, Undo)):
+            raise TypeError("undo: an Undo, or None")
+        for name in ("timeout", "key_seconds"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds < float("inf"):
+                raise ValueError(f"{name}: a positive number of seconds")
 
 
 WORST = Contract()
@@ -147,16 +259,6 @@ WORST = Contract()
 def is_read(effects: Effects) -> bool:
     """Whether a call with these effects only reads (``read:*`` or ``network:*``)."""
     return bool(effects) and all(e.startswith(("read:", "network:")) for e in effects)
-
-
-@dataclass(frozen=True)
-class CallInfo:
-    """What the harness tells a running tool about its call."""
-
-    session: str = ""
-    call_id: str = ""
-    attempt: int = 1
-    idempotency_key: str | None = None
 
 
 OUTSIDE = CallInfo()

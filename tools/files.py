@@ -7,6 +7,7 @@ difference it would make. File contents and names may come from strangers: they 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -20,12 +21,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tools.contract import (
     Args,
+    Call,
+    CallInfo,
+    Committed,
     Contract,
     Effects,
+    Finding,
     OutcomeUnknown,
     Preview,
     Scope,
     ToolFailure,
+    Undo,
     make_tool,
 )
 from tools.worlds.workspace import (
@@ -87,8 +93,13 @@ def file_tools(workspace: Path, protected: Protected = ()) -> list[BaseTool]:
                 conflict_key=_conflict_key,
                 preview=tools.preview_write,
                 always=lambda args: _scope("write_file", args),
-                undo="Write the former text back with write_file, from the difference shown at the "
-                "approval; a file that was new must be deleted by hand.",
+                check=_reading,
+                postcondition=tools.verify_write,
+                reconcile=tools.find_write,
+                undo=Undo(
+                    "writes the former text back; a file that was new must be deleted by hand",
+                    _former_text,
+                ),
                 version="1",
             ),
         ),
@@ -103,7 +114,10 @@ def file_tools(workspace: Path, protected: Protected = ()) -> list[BaseTool]:
                 conflict_key=_conflict_key,
                 preview=tools.preview_edit,
                 always=lambda args: _scope("edit_file", args),
-                undo="Call edit_file with old_text and new_text exchanged.",
+                check=_reading,
+                postcondition=tools.verify_edit,
+                reconcile=tools.find_edit,
+                undo=Undo("exchanges the two texts again", _edit_back),
                 version="1",
             ),
         ),
@@ -218,6 +232,21 @@ def _scope(tool: str, args: Args) -> Scope | None:
     return Scope(f"{tool} under {folder}/", {"path": {"under": folder}})
 
 
+def _reading(args: Args) -> Call:
+    return Call("read_file", {"path": args["path"]})
+
+
+def _former_text(write: Committed) -> Call | None:
+    if not write.before:  # it was new, or empty
+        return None
+    return Call("write_file", {"path": write.args["path"], "content": write.before})
+
+
+def _edit_back(edit: Committed) -> Call | None:
+    path, old, new = edit.args["path"], edit.args["old_text"], edit.args["new_text"]
+    return Call("edit_file", {"path": path, "old_text": new, "new_text": old}) if new else None
+
+
 # The tools ---------------------------------------------------------------------------------
 
 
@@ -313,6 +342,49 @@ class _FileTools:
             return Preview(f"{path}: would fail. {error}")
         return _preview(path, before, after)
 
+    def verify_write(self, args: Args, info: CallInfo, result: Any) -> Finding:
+        """Whether the file has the text that was to be written."""
+        return self.find_write(args, info)
+
+    def find_write(self, args: Args, info: CallInfo) -> Finding:
+        """The same. Another text proves nothing: somebody may have changed it since."""
+        path = args["path"]
+        file = self._read_if_there(path)
+        if file is None:
+            return Finding(None, f"There is no file {path}.")
+        if file.text == args["content"]:
+            return Finding(True, f"{path} has exactly this text.", _record(path, file))
+        return Finding(None, f"{path} has another text.", _record(path, file))
+
+    def verify_edit(self, args: Args, info: CallInfo, result: Any) -> Finding:
+        """Whether the file has the new passage now, and the size that the answer says.
+
+        The size tells where the passages cannot: one may be a part of the other.
+        """
+        path, file = args["path"], self._workspace.read(args["path"])
+        has_old, has_new = _passages(args, file)
+        record = _record(path, file)
+        if has_new and (not has_old or record["bytes"] == _answered_bytes(result)):
+            return Finding(True, f"{path} has the new passage.", record)
+        return Finding(None, f"{path} does not show that the passage was replaced.", record)
+
+    def find_edit(self, args: Args, info: CallInfo) -> Finding:
+        """Whether it has the one passage and not the other.
+
+        With the old one there and not the new one nothing happened: a file is replaced in one
+        step, by a process that has ended.
+        """
+        path, file = args["path"], self._workspace.read(args["path"])
+        record = _record(path, file)
+        match _passages(args, file):
+            case False, True:
+                return Finding(True, f"{path} does not have the old passage any more.", record)
+            case True, False:
+                return Finding(False, f"{path} still has the old passage.", record)
+            case True, True if not args["new_text"]:
+                return Finding(False, f"{path} still has the passage.", record)
+        return Finding(None, f"{path} does not show whether the passage was replaced.", record)
+
     def _read_if_there(self, path: str) -> TextFile | None:
         """The file, ``None`` when there is none; one that is not text is an error, so that
         nothing is replaced that an approval could not show."""
@@ -359,6 +431,24 @@ def _replaced(path: str, file: TextFile, old: str, new: str) -> tuple[str, int]:
         )
     text = file.text[:first] + new + file.text[first + len(old) :]
     return text, file.text.count("\n", 0, first) + 1
+
+
+def _passages(args: Args, file: TextFile) -> tuple[bool, bool]:
+    """Whether the file has the old passage, and the new one; of no text: whether it may have."""
+    old, new = args["old_text"], args["new_text"]
+    if file.crlf:
+        old, new = _as_crlf(old), _as_crlf(new)
+    return old in file.text, new in file.text
+
+
+def _answered_bytes(result: Any) -> Any:
+    return result.get("bytes") if isinstance(result, dict) else None
+
+
+def _record(path: str, file: TextFile) -> dict[str, Any]:
+    """What is kept of a file as evidence: enough to see whether it is the same later."""
+    data = file.text.encode("utf-8", "surrogatepass")
+    return {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _hint(file: TextFile, old: str) -> str:

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import difflib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tools.contract import (
     Args,
+    Call,
+    CallInfo,
     Contract,
     Effects,
+    Evidence,
+    Finding,
     OutcomeUnknown,
     PlainTool,
     Preview,
     ToolFailure,
     TransientFailure,
+    Unmet,
     current_call,
 )
 from tools.worlds.order_desk import (
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
 
 READ: Effects = frozenset({"read:orders"})
 WRITE: Effects = frozenset({"write:orders"})
+TOOLS = ("list_orders", "get_order", "cancel_order", "refund_order")
 
 
 def plain_order_tools(desk: OrderDesk) -> list[PlainTool]:
@@ -83,6 +90,10 @@ def plain_order_tools(desk: OrderDesk) -> list[PlainTool]:
                 open_world=False,
                 private=True,
                 idempotency="key",
+                precondition=_was_read,
+                postcondition=tools.verify_cancel,
+                reconcile=tools.find_cancel,
+                check=_reading,
                 conflict_key=_conflict_key,
                 preview=tools.preview_cancel,
                 undo=None,  # the desk cannot reopen an order
@@ -98,6 +109,10 @@ def plain_order_tools(desk: OrderDesk) -> list[PlainTool]:
                 open_world=False,
                 private=True,
                 idempotency="key",
+                precondition=_was_read,
+                postcondition=tools.verify_refund,
+                reconcile=tools.find_refund,
+                check=_reading,
                 conflict_key=_conflict_key,
                 preview=tools.preview_refund,
                 undo=None,  # the money has left
@@ -295,8 +310,52 @@ def _conflict_key(args: Args) -> str:
     return f"order:{_tidy_id(args['order_id'])}"
 
 
+def _reading(args: Args) -> Call:
+    return Call("get_order", {"order_id": _tidy_id(args["order_id"])})
+
+
+def _was_read(args: Args, evidence: Sequence[Evidence]) -> Unmet | None:
+    """The order's record was seen in this session, as it is after the session's own changes.
+
+    Where the call names a revision, it is the one that was seen last. What another tool returned
+    in the same shape may be from anywhere.
+    """
+    order_id = _tidy_id(args["order_id"])
+    seen = [
+        record
+        for one in evidence
+        if one.tool in TOOLS
+        for record in _records(one.result)
+        if _is_of(record, order_id)
+    ]
+    if not seen:
+        return Unmet(f"Order {order_id} was never read in this session.", _reading(args))
+    expected, last = args.get("expected_revision"), seen[-1]["revision"]
+    if expected is not None and expected != last:
+        return Unmet(
+            f"expected_revision {expected} is not what was read: order {order_id} was last seen "
+            f"at revision {last}.",
+            _reading(args),
+        )
+    return None
+
+
+def _records(result: Any) -> list[Any]:
+    """The orders that a result of the desk shows."""
+    if not isinstance(result, dict):
+        return []
+    listed = result.get("orders")
+    return listed if isinstance(listed, list) else [result]
+
+
+def _is_of(record: Any, order_id: Any) -> bool:
+    if not isinstance(record, dict) or type(record.get("revision")) is not int:
+        return False
+    return order_id in (record.get("id"), record.get("order_id"))
+
+
 def _refund_effects(args: Args) -> Effects:
-    return WRITE | {f"spend:{args['currency'].lower()}"}
+    return WRITE | {f"spend:refund-{args['currency'].lower()}"}
 
 
 # The tools ---------------------------------------------------------------------------------
@@ -388,6 +447,59 @@ class _OrderTools:
                 order_id, minor_units(amount), currency, _idempotency_key()
             )
         return _refund_result(transaction).model_dump_json()
+
+    def verify_cancel(self, args: Args, info: CallInfo, result: Any) -> Finding:
+        """Whether the order's record says that it is cancelled, by the desk's own account."""
+        found = self.find_cancel(args, info)
+        if found.happened is not True:
+            return found
+        order = self._desk.get(args["order_id"])
+        record = {**found.record, "status": order.status, "revision": order.revision}
+        if order.status != "cancelled":
+            return Finding(None, f"Order {order.id} is {order.status}.", record)
+        return replace(found, summary=f"Order {order.id} is cancelled.", record=record)
+
+    def find_cancel(self, args: Args, info: CallInfo) -> Finding:
+        """What the desk has recorded under the call's key."""
+        return self._recorded(info, "cancel", args["order_id"], _cancel_result)
+
+    def verify_refund(self, args: Args, info: CallInfo, result: Any) -> Finding:
+        """Whether the desk has recorded this refund, of this amount."""
+        found = self.find_refund(args, info)
+        paid = found.record.get("request", {}).get("amount")
+        if found.happened and paid != args["amount"]:
+            return replace(found, happened=None, summary=f"The desk recorded {paid} paid back.")
+        return found
+
+    def find_refund(self, args: Args, info: CallInfo) -> Finding:
+        """What the desk has recorded under the call's key."""
+        return self._recorded(info, "refund", args["order_id"], _refund_result)
+
+    def _recorded(
+        self,
+        info: CallInfo,
+        operation: str,
+        order_id: str,
+        result: Callable[[Transaction], BaseModel],
+    ) -> Finding:
+        """Nothing under the key is certain: the desk records and changes in one transaction, and
+        would recognise the key."""
+        if info.idempotency_key is None:
+            return Finding(None, "The call had no key that it could be found under.")
+        transaction = self._desk.find_transaction(info.idempotency_key)
+        if transaction is None:
+            return Finding(False, f"The desk has no transaction under this key ({operation}).")
+        record = {
+            "transaction": transaction.id,
+            "operation": transaction.operation,
+            "request": transaction.request,
+            "at": transaction.at,
+        }
+        if (transaction.operation, transaction.order_id) != (operation, order_id):
+            return Finding(None, "The desk has another request under this key.", record)
+        summary = f"The desk recorded it as {transaction.id} at {transaction.at}."
+        shown = result(transaction).model_dump_json()
+        return Finding(True, summary, record, transaction.id, shown)
 
     def preview_cancel(self, args: Args) -> Preview:
         """The order's record before and after cancelling; or why it would be refused."""

@@ -163,10 +163,11 @@ def _database(settings: Settings) -> Iterator[Check]:
     from agent.store import Store
     from agent.store.database import HEAD
 
-    store = Store.open(settings.database_url, home=settings.ensure_home())
+    store = Store.of(settings)
     try:
         yield Check("database", "ok", f"{mask_url(settings.database_url)}, schema {HEAD}")
         yield from _sessions(store)
+        yield _trail(settings, store)
     finally:
         store.close()
 
@@ -183,6 +184,18 @@ def _sessions(store: Store) -> Iterator[Check]:
     if doubts:
         mend = f"Look at the record itself, then: sayso reconcile {doubts[0].id} --happened"
         yield Check("ledger", "warn", f"{len(doubts)} write(s) in doubt", f"{mend} (or --not-…)")
+
+
+def _trail(settings: Settings, store: Store) -> Check:
+    """Whether the trail is sealed; of the key, only whether it is set."""
+    sealed, chains = store.trail.sealed(), len(store.trail.heads())
+    if settings.trail_key is None:
+        found = f"not sealed, SAYSO_TRAIL_KEY is not set ({sealed} of {chains} sessions have seals)"
+        mend = "Set SAYSO_TRAIL_KEY to the key they were sealed with." if sealed else ""
+        return Check("trail", "warn" if sealed else "ok", found, mend)
+    found = f"SAYSO_TRAIL_KEY is set ({sealed} of {chains} sessions have seals)"
+    mend = "Look at them, then: sayso trail seal" if sealed < chains else ""
+    return Check("trail", "warn" if mend else "ok", found, mend)
 
 
 def _tools(settings: Settings) -> Iterator[Check]:

@@ -22,6 +22,9 @@ Settle = Callable[["Application", "AgentSession"], Awaitable[Done | None]]
 """Answers what waits, for a headless run. ``None``: decisions were recorded, carry the session
 on. A Done: that is how it ends."""
 
+Begin = Callable[["AgentSession"], AsyncGenerator[Event, None]]
+"""Begins a turn."""
+
 
 @dataclass
 class _Pass:
@@ -37,14 +40,14 @@ async def drive(
     session_id: str,
     reporter: Reporter,
     *,
-    text: str | None = None,
+    begin: Begin | None = None,
     settle: Settle | None = None,
     again: bool = True,
 ) -> int:
-    """Send a message, or carry on, until the session is at rest or waits; report it.
+    """Let a session go on until it is at rest or waits; report it.
 
     Args:
-        text: The message; ``None`` resumes.
+        begin: What it does first, such as taking a message; ``None`` resumes.
         settle: Answers what waits; without it a session that waits is left waiting.
         again: Whether the answer of a turn that had ended before is given once more.
 
@@ -54,7 +57,7 @@ async def drive(
     Raises:
         SessionBusy: Another process holds the session; nothing was changed.
     """
-    last = await _hold(app, session_id, reporter, text, settle)
+    last = await _hold(app, session_id, reporter, begin, settle)
     while _decided_meanwhile(app, last):
         try:
             last = await _hold(app, session_id, reporter, None, settle)
@@ -67,12 +70,16 @@ async def drive(
 
 
 async def _hold(
-    app: Application, session_id: str, reporter: Reporter, text: str | None, settle: Settle | None
+    app: Application,
+    session_id: str,
+    reporter: Reporter,
+    begin: Begin | None,
+    settle: Settle | None,
 ) -> _Pass:
     """Everything that is done under one lease."""
     async with app.open_session(session_id) as session:
         with _stopped_by_signals(session):
-            events = session.resume() if text is None else session.run(text)
+            events = session.resume() if begin is None else begin(session)
             last = await _follow(events, reporter)
             while last.done.state == "waiting" and settle is not None:
                 ended = await settle(app, session)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 _ENTRY = re.compile(rb"(?:^#[^\n]*\n)?(?:^\+[^\n]*\n)+", re.MULTILINE)
@@ -18,8 +18,12 @@ def history_file(home: Path) -> Path:
     return home / "history"
 
 
-def forget(path: Path, texts: Collection[str]) -> int:
+def forget(path: Path, texts: Collection[str], masked: Callable[[str], str] = str) -> int:
     """Erase every entry with one of these texts, whichever session it was typed in.
+
+    The texts may come from the trail, which has marks in place of secrets; ``masked`` puts them
+    into what was typed.
+
 
     Entries are overwritten where they stand, with empty lines, which mean nothing. So a chat
     that appends meanwhile loses nothing, as it would with a file that takes this one's place,
@@ -31,7 +35,8 @@ def forget(path: Path, texts: Collection[str]) -> int:
     gone = {_as_kept(text) for text in texts}
     try:
         with path.open("r+b") as file:
-            found = [m.span() for m in _ENTRY.finditer(file.read()) if _text(m[0]) in gone]
+            entries = [(m.span(), _text(m[0])) for m in _ENTRY.finditer(file.read())]
+            found = [span for span, typed in entries if {typed, masked(typed)} & gone]
             for start, end in found:
                 file.seek(start)
                 file.write(b"\n" * (end - start))

@@ -1,4 +1,4 @@
-"""``sayso approvals``, and the decisions: ``approve``, ``reject``, ``respond``, ``reconcile``.
+"""``sayso approvals``, and the decisions: ``approve``, ``reject``, ``respond``.
 
 A decision is recorded first. Then the session is carried on, when it belongs to whoever decides
 here and no other process has it: a reviewer never runs another person's session with their own
@@ -71,6 +71,7 @@ def approvals(
     from agent.cli.start import open_store
 
     with open_store() as (_, store):
+        store.approvals.expire_due()
         if approval is not None:
             found = store.approvals.get(approval)
             if as_json_:
@@ -164,59 +165,7 @@ def respond(
     raise typer.Exit(_decide(start, approval, decision, yes=yes, resume=not no_resume))
 
 
-@with_start("trust")
-def reconcile(
-    start: Start,
-    doubt: Annotated[
-        str, typer.Argument(metavar="ID", help="The whole id of the effect, or of its approval.")
-    ],
-    happened: Annotated[
-        bool | None,
-        typer.Option("--happened/--not-happened", help="What the record itself says."),
-    ] = None,
-    comment: Annotated[str, typer.Option(metavar="TEXT", help="Kept with your word.")] = "",
-    yes: Yes = False,
-    no_resume: NoResume = False,
-) -> None:
-    """Say whether a write happened whose outcome is unknown."""
-    from agent.cli.start import open_store
-    from agent.config import actor
-    from agent.receipt import describe_call
-    from agent.safe_text import one_line
-
-    if happened is None:
-        raise UsageError(
-            "Say --happened or --not-happened, after a look at the record itself. Nothing was "
-            "changed."
-        )
-    with open_store() as (settings, store):
-        effect = _effect_in_doubt(store, doubt)
-        session = store.sessions.get(effect.session)
-        call = one_line(describe_call(effect.tool, effect.args))
-        word = "happened" if happened else "did not happen"
-        if on_terminal() and not yes and not confirm(f"{call} {word}. Record that?"):
-            raise SaysoError("Nothing was recorded.")
-        store.ledger.settle(effect.id, happened, actor(settings, "cli"), comment)
-        say(f"Recorded: {call} {word} [{effect.id}].")
-        goes_on = not no_resume and _is_ours(settings, store, session)
-    raise typer.Exit(_carry_on(start, session.id) if goes_on else 0)
-
-
-def _effect_in_doubt(store: Store, whole_id: str) -> EffectRecord:
-    """The effect of this whole id, or the one that the approval of this id asks about."""
-    if whole_id.startswith("a-"):
-        approval = _whole(store.approvals.get(whole_id), whole_id)
-        found = store.ledger.for_call(approval.session, approval.message, approval.call)
-        if found is None or approval.kind != "in_doubt":
-            raise UsageError(
-                f"{approval.id} does not ask whether something happened. Use approve or reject."
-            )
-        _refuse_decided(approval)
-        return found
-    return _whole(store.ledger.get(whole_id), whole_id)
-
-
-def _whole(row: _Row, id_: str) -> _Row:
+def whole(row: _Row, id_: str) -> _Row:
     """The row that was found, if its whole id was given: a beginning of it may be a slip.
 
     Raises:
@@ -239,8 +188,8 @@ def _decide(
     from agent.config import actor
 
     with open_store() as (settings, store):
-        approval = _whole(store.approvals.get(approval_id), approval_id)
-        _refuse_decided(approval)
+        approval = whole(store.approvals.get(approval_id), approval_id)
+        refuse_decided(approval)
         _refuse_doubt(approval)
         session = store.sessions.get(approval.session)
         tools: dict[str, BaseTool] = {}
@@ -266,13 +215,14 @@ def _decide(
             store, [(approval.id, decision)], actor(settings, "cli"), tools.get
         )
         say(f"{decided.status}: {_called(decided)} [{decided.id}]")
-        goes_on = resume and _is_ours(settings, store, session)
+        goes_on = resume and is_ours(settings, store, session)
         if not resume:
             say(f"Recorded only. It goes on with: sayso resume {session.id}")
-    return _carry_on(start, session.id) if goes_on else 0
+    return carry_on_here(start, session.id) if goes_on else 0
 
 
-def _refuse_decided(approval: ApprovalRecord) -> None:
+def refuse_decided(approval: ApprovalRecord) -> None:
+    """Raise ``AlreadyDecided`` when it does not wait any more."""
     if approval.status != "pending":
         from agent.errors import AlreadyDecided
 
@@ -370,7 +320,7 @@ def _as_json_member(field: Field) -> str:
 # --- what follows --------------------------------------------------------------------------
 
 
-def _is_ours(settings: Settings, store: Store, session: SessionRecord) -> bool:
+def is_ours(settings: Settings, store: Store, session: SessionRecord) -> bool:
     """Whether this process may carry the session on; says where it goes on when it may not."""
     from agent.config import actor
     from agent.safe_text import one_line
@@ -388,7 +338,7 @@ def _is_ours(settings: Settings, store: Store, session: SessionRecord) -> bool:
     return True
 
 
-def _carry_on(start: Start, session: str) -> int:
+def carry_on_here(start: Start, session: str) -> int:
     """Carry the session on; what was decided stays recorded whatever becomes of that."""
     import asyncio
 

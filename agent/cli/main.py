@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agent.cli import doctor as doctors
-from agent.cli import inbox, mcp, record, run, sessions, tools
+from agent.cli import inbox, mcp, record, run, sessions, settling, tools
 from agent.cli.faults import told
 from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import say
@@ -59,7 +59,8 @@ _PANELS: dict[str, dict[str, Command]] = {
         "approve": inbox.approve,
         "reject": inbox.reject,
         "respond": inbox.respond,
-        "reconcile": inbox.reconcile,
+        "reconcile": settling.reconcile,
+        "undo": settling.undo,
     },
     "Sessions": {
         "show": sessions.show,

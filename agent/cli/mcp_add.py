@@ -125,7 +125,7 @@ def _pair(given: str, mark: str, option: str) -> tuple[str, str]:
     name, found, value = given.partition(mark)
     if not found or not name.strip():
         raise UsageError(f"--{option} takes NAME{mark}VALUE. Nothing was added.")
-    return name.strip(), value
+    return name.strip() if option == "header" else name, value
 
 
 def _believed(trusted: bool, timeout: float | None, insecure: bool) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +25,8 @@ from agent.cli.output import (
 from agent.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.store import Store
+    from agent.store import Problem, Store
+    from agent.store.heads import Head
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 OfSession = Annotated[
@@ -86,7 +90,9 @@ def _check_state(state: str | None) -> None:
 
 
 trail = typer.Typer(
-    cls=PlainGroup, help="The record: show it, verify it, export it.", no_args_is_help=True
+    cls=PlainGroup,
+    help="The record: show it, verify it, export it; keep its head elsewhere, or seal it.",
+    no_args_is_help=True,
 )
 
 
@@ -124,27 +130,77 @@ def show(
 
 
 @trail.command("verify", cls=PlainCommand)
-def verify(session: OfSession = None, as_json_: Json = False) -> None:
-    """Check every hash chain: what was changed, removed or moved is named (exit 1)."""
+def verify(
+    session: OfSession = None,
+    as_json_: Json = False,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Also against what trail head printed; - is stdin."),
+    ] = None,
+) -> None:
+    """Check every hash chain: what was changed, removed or moved is named (exit 1).
+
+    With SAYSO_TRAIL_KEY the seals are checked too.
+    """
+    from agent.cli.start import open_store
+
+    kept = _read_head(head) if head is not None else None
+    with open_store() as (settings, store):
+        whole = session if kept and session in kept.ends else _whole(store, session)
+        problems = store.trail.verify(whole, kept)
+        ends = [end for end in store.trail.heads() if whole in (None, end[0])]
+        unread = 0 if settings.trail_key else store.trail.sealed()
+    entries = sum(count for _, count, _ in ends)
+    if as_json_:
+        answer_json(
+            {
+                "entries": entries,
+                "sessions": len(ends),
+                "head": kept is not None,
+                "seals": settings.trail_key is not None,
+                "problems": [asdict(problem) for problem in problems],
+            }
+        )
+    elif problems:
+        _name(problems)
+    else:
+        answer(
+            f"{_count(entries, 'entry', 'entries')} in {_count(len(ends), 'session')}, all intact"
+        )
+    if unread:
+        say(f"{_count(unread, 'seal')} not checked: SAYSO_TRAIL_KEY is not set.")
+    if problems:
+        say(f"{_count(len(problems), 'problem')}: the record cannot be relied on as it is.")
+        raise typer.Exit(1)
+
+
+@trail.command("head", cls=PlainCommand)
+def head(as_json_: Json = False) -> None:
+    """The end of every chain, to be kept elsewhere: verify --head checks the record against it."""
     from agent.cli.start import open_store
 
     with open_store() as (_, store):
-        whole = _whole(store, session)
-        problems = store.trail.verify(whole)
-        heads = [head for head in store.trail.heads() if whole in (None, head[0])]
-    entries = sum(count for _, count, _ in heads)
-    if as_json_:
-        found = [{"session": p.session, "seq": p.seq, "what": p.what} for p in problems]
-        answer_json({"entries": entries, "sessions": len(heads), "problems": found})
-    elif problems:
-        for problem in problems:
-            answer(f"{problem.session}, entry {problem.seq}: {problem.what}")
-    else:
-        answer(
-            f"{_count(entries, 'entry', 'entries')} in {_count(len(heads), 'session')}, all intact"
-        )
-    if problems:
-        say(f"{_count(len(problems), 'problem')}: the record is not what was written.")
+        found = store.trail.head()
+    answer_json(found.json()) if as_json_ else answer(found.text())
+
+
+@trail.command("seal", cls=PlainCommand)
+def seal() -> None:
+    """Seal, with SAYSO_TRAIL_KEY, the chains that have no seal; for a record begun without a key.
+
+    A seal says that its maker found the chain in order. Later changes show; earlier ones do not.
+    """
+    from agent.cli.start import open_store
+
+    with open_store() as (_, store):
+        result = store.trail.seal()
+    _name(result.problems)
+    for session in result.busy:
+        answer(f"{session}: open in another process; close it there and seal again")
+    before = f", {len(result.before)} had a seal" if result.before else ""
+    answer(f"{_count(len(result.sealed), 'session')} sealed{before}")
+    if left := len({problem.session for problem in result.problems}) + len(result.busy):
+        say(f"{_count(left, 'session')} not sealed.")
         raise typer.Exit(1)
 
 
@@ -156,6 +212,27 @@ def export(session: OfSession = None) -> None:
     with open_store() as (_, store):
         for entry in store.trail.export(_whole(store, session)):
             sys.stdout.write(json_text(entry) + "\n")
+
+
+def _name(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        answer(f"{problem.session}, entry {problem.seq}: {problem.what}")
+
+
+def _read_head(file: str) -> Head:
+    """A head that was kept in a file, or comes from stdin."""
+    from agent.store.heads import parse_head
+
+    name = "standard input" if file == "-" else file
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return parse_head(data.decode("utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not a head of the trail: it is not text.") from error
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from error
 
 
 def _whole(store: Store, session: str | None) -> str | None:

@@ -14,7 +14,7 @@ from agent.errors import UsageError
 
 if TYPE_CHECKING:
     from agent.application import Application
-    from agent.cli.driving import Settle
+    from agent.cli.driving import Begin, Settle
     from agent.cli.start import Plan
     from agent.events import Done
     from agent.session import AgentSession
@@ -78,7 +78,9 @@ async def _run(plan: Plan, text: str, as_json: bool, on_ask: OnAsk) -> int:
         session = app.create_session()
         say(f"{session.id} · {session.model}")
         reporter = JsonReporter() if as_json else TextReporter()
-        return await drive(app, session.id, reporter, text=text, settle=settle)
+        return await drive(
+            app, session.id, reporter, begin=lambda opened: opened.run(text), settle=settle
+        )
 
 
 async def _deny(app: Application, session: AgentSession) -> Done | None:
@@ -127,6 +129,10 @@ def resume(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, the last one 'done'.")
     ] = False,
+    ask_again: Annotated[
+        bool,
+        typer.Option("--ask-again", help="Ask again what expired undecided, and wait for it."),
+    ] = False,
 ) -> None:
     """Carry a session on from where it stands: a decision, an interruption, an outage."""
     import asyncio
@@ -135,13 +141,24 @@ def resume(
 
     with open_store() as (_, store):
         whole = store.sessions.get(session).id
-    raise typer.Exit(asyncio.run(carry_on(plan(start, "cli"), whole, as_json=as_json)))
+    going_on = carry_on(plan(start, "cli"), whole, as_json=as_json, ask_again=ask_again)
+    raise typer.Exit(asyncio.run(going_on))
 
 
-async def carry_on(plan: Plan, session: str, *, as_json: bool = False, again: bool = True) -> int:
+async def carry_on(
+    plan: Plan,
+    session: str,
+    *,
+    as_json: bool = False,
+    ask_again: bool = False,
+    begin: Begin | None = None,
+    again: bool = True,
+) -> int:
     """Resume a session and report it.
 
     Args:
+        ask_again: Put what expired undecided to a person once more, instead of letting it go.
+        begin: What it does instead of going on where it stands.
         again: Whether the answer of a turn that had ended before is given once more.
 
     Returns:
@@ -158,9 +175,13 @@ async def carry_on(plan: Plan, session: str, *, as_json: bool = False, again: bo
         before = app.store.sessions.get(session)
         for change in app.changes(before):
             say(change)
+        if ask_again:
+            async with app.open_session(session) as opened_again:
+                for row in await opened_again.ask_again():
+                    say(f"Asked again: {row.tool} [{row.id}]")
         reporter = JsonReporter() if as_json else TextReporter()
-        code = await drive(app, session, reporter, again=again)
-        if again and before.state in ("done", "cancelled"):
+        code = await drive(app, session, reporter, begin=begin, again=again)
+        if begin is None and again and before.state in ("done", "cancelled"):
             say(f"{session} was {before.state}: there was nothing to carry on.")
         return code
 

@@ -78,6 +78,7 @@ def delete(
     from agent.cli.history import forget, history_file
     from agent.cli.start import open_store, opened, plan
     from agent.safe_text import one_line
+    from agent.store.masking import Masks
 
     with open_store() as (settings, store):
         record = store.sessions.get(session)
@@ -98,7 +99,7 @@ def delete(
     say(f"{record.id} is deleted. That it existed stays in the trail.")
     path = history_file(settings.home)
     try:
-        forget(path, typed)
+        forget(path, typed, Masks(settings.secrets).text)
     except OSError as error:
         raise SaysoError(
             f"What you typed in it is still in the chat's history, {path}: {error.strerror}."

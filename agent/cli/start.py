@@ -160,8 +160,7 @@ def open_store() -> Iterator[tuple[Settings, Store]]:
     from agent.store import Store
 
     settings = load_settings()
-    home = settings.ensure_home()
-    store = Store.open(settings.database_url, home=home)
+    store = Store.of(settings)
     try:
         yield settings, store
     finally:

@@ -92,5 +92,5 @@ def _row(tool: BaseTool, domain: str) -> dict[str, Any]:
         "version": contract.version,
         "effects": effects,
         "description": next(iter(tool.description.strip().splitlines()), ""),
-        "undo": contract.undo,
+        "undo": contract.undo.text if contract.undo else None,
     }

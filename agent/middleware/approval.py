@@ -19,6 +19,7 @@ from langgraph.types import Command
 
 import prompts
 from agent.canonical import canonical_json
+from agent.evidence import RAN
 from agent.middleware.state import OpenCall, SaysoState, answer, context_of, pause
 from agent.store.records import ApprovalRecord
 
@@ -114,8 +115,12 @@ async def _run_edited(
     result = await handler(request.override(tool_call={**request.tool_call, "args": args}))
     if not isinstance(result, ToolMessage):
         return result
-    note = prompts.message("edited", call=f"{record.tool}({canonical_json(args)})")
-    return result.model_copy(update={"content": f"{note}\n{result.text}"})
+    note = prompts.message("edited", call=f"{record.tool}({canonical_json(args)})") + "\n"
+    update: dict[str, Any] = {"content": note + result.text}
+    if RAN in result.additional_kwargs:
+        skip = len(note) + result.additional_kwargs[RAN].get("skip", 0)
+        update["additional_kwargs"] = {RAN: {"args": args, "skip": skip}}
+    return result.model_copy(update=update)
 
 
 def _decided(request: ToolCallRequest) -> ApprovalRecord | None:
@@ -140,5 +145,7 @@ _ANSWERS: dict[str, Callable[[ApprovalRecord], str]] = {
     "rejected": _rejected,
     "answered": lambda record: record.comment or "",
     "expired": lambda record: prompts.message("expired"),
-    "superseded": lambda record: prompts.message("superseded"),
+    "superseded": lambda record: prompts.message(
+        "changed_since" if record.was_void else "superseded"
+    ),
 }

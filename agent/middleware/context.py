@@ -14,9 +14,8 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResp
 from langchain_core.messages import AnyMessage, HumanMessage
 
 import prompts
-from agent.middleware.results import marked
 from agent.middleware.state import AgentContext, SaysoState
-from agent.provenance import attached_to
+from agent.provenance import attached_to, marked
 
 RECEIPT = "sayso_receipt"
 """Key of the previous turn's receipt in a user message."""

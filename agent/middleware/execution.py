@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
@@ -22,11 +20,10 @@ from langgraph.types import Command
 import prompts
 from agent.canonical import call_digest
 from agent.checks.arguments import ArgumentsError, normalise
-from agent.checks.limits import turn_number
 from agent.deadlines import within
-from agent.errors import RuleEnded, ToolMissing
-from agent.middleware.guard import Entry, entry
-from agent.middleware.results import failure, readable, transaction_of
+from agent.errors import ToolMissing
+from agent.middleware.bound import Bound, Handler, Permit, enter
+from agent.middleware.results import readable
 from agent.middleware.state import (
     AgentContext,
     OpenCall,
@@ -36,50 +33,10 @@ from agent.middleware.state import (
     context_of,
     pause,
 )
-from agent.policy import covers
+from agent.middleware.writes import Write, superseded
 from agent.policy.evaluate import outside
-from agent.store.ledger import Begun
-from agent.store.records import ApprovalRecord, EffectRecord
-from tools.contract import (
-    CallInfo,
-    Contract,
-    Effects,
-    OutcomeUnknown,
-    ToolFailure,
-    contract_of,
-    current_call,
-    is_read,
-)
-
-Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-
-GRACE = 5.0
-"""Seconds that a cancelled run waits for a write that is under way, so as to record its outcome."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A call at the point of execution: its normalised arguments and what they are bound to."""
-
-    open: OpenCall
-    tool: BaseTool
-    contract: Contract
-    args: dict[str, Any]
-    digest: str
-    effects: Effects
-    """What the contract says now, and what it said when the call was judged."""
-
-    @property
-    def reads(self) -> bool:
-        return is_read(self.effects)
-
-
-@dataclass(frozen=True)
-class Permit:
-    """Why a write may run: a recorded decision, or a rule that a person agreed to."""
-
-    approval: str | None = None
-    rule: str | None = None
+from agent.store.records import ApprovalRecord
+from tools.contract import CallInfo, contract_of
 
 
 class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
@@ -90,7 +47,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
     def __init__(self) -> None:
         super().__init__()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._overdue: dict[str, asyncio.Future[Any]] = {}
+        self._overdue: dict[str, set[asyncio.Future[Any]]] = {}
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
@@ -131,7 +88,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             async with within(timeout):
                 session = context.recording.session if context.recording else ""
                 info = CallInfo(session=session, call_id=bound.open.call)
-                result = await _enter(request, handler, info)
+                result = await enter(request, handler, info)
         except TimeoutError:
             result = answer(request, prompts.message("read_timeout", seconds=f"{timeout:g}"))
         except Exception as error:
@@ -154,7 +111,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         if context.superseding:
             decided = not context.cancelling and _allows(_record(recording, bound), bound)
             if not decided:
-                return _superseded(request, recording, bound.open)
+                return superseded(request, recording, bound.open, bound)
         permit = _permit(request, recording, bound)
         if permit is None:
             return answer(request, prompts.message("mismatch"))
@@ -162,24 +119,18 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         timeout = bound.contract.timeout or context.tool_timeout
         async with self._locks.setdefault(key, asyncio.Lock()):
             free = await self._no_longer_overdue(key, timeout)
-            effect = _begin(request, recording, bound, permit, timeout)
-            if isinstance(effect, ToolMessage):
-                return effect
-            run = _Attempt(request, handler, context, recording, bound, effect)
-            if not free:
-                return run.not_entered(prompts.message("conflict"))
+            write = Write(request, handler, context, recording, bound, permit, timeout)
             try:
-                return await run.finish_within(timeout)
+                return await write.happen(free)
             finally:
-                if run.task is not None and not run.task.done():
-                    self._overdue[key] = run.task
+                if write.bodies:
+                    self._overdue[key] = write.bodies
 
     async def _no_longer_overdue(self, key: str, seconds: float) -> bool:
-        """Wait for a body that outlived its own time: writes of one key never overlap."""
-        task = self._overdue.get(key)
-        if task is not None and not task.done():
-            await asyncio.wait({task}, timeout=seconds)
-            if not task.done():
+        """Wait for bodies that outlived their own time: writes of one key never overlap."""
+        if bodies := set(self._overdue.get(key, ())):
+            _, running = await asyncio.wait(bodies, timeout=seconds)
+            if running:
                 return False
         self._overdue.pop(key, None)
         return True
@@ -208,7 +159,7 @@ def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Per
     if verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest:
         return Permit(rule=verdict["rule"])
     record = _await_decision(request, recording, bound)
-    return Permit(approval=record.id) if record else None
+    return Permit(approval=record) if record else None
 
 
 def _await_decision(
@@ -238,207 +189,14 @@ def _allows(record: ApprovalRecord | None, bound: Bound) -> bool:
     return same_tool and record.decided_digest == bound.digest
 
 
-def _begin(
-    request: ToolCallRequest, recording: Recording, bound: Bound, permit: Permit, seconds: float
-) -> EffectRecord | ToolMessage:
-    """Put ``intended`` on disk; a message instead when the ledger already knows this call."""
-    while True:
-        try:
-            begun = _begin_once(request, recording, bound, permit, seconds)
-        except RuleEnded:
-            return answer(request, prompts.message("revoked"))
-        match begun.outcome:
-            case "run":
-                return begun.effect
-            case "recorded":
-                return _as_recorded(request, begun.effect)
-            case "in_doubt":
-                if context_of(request).superseding:
-                    return _in_doubt(request)
-                pause(request, "This write was interrupted; whether it happened is unknown.")
-            case "refused":
-                return answer(
-                    request, prompts.message("failed", error="other arguments ran under this key.")
-                )
-
-
-def _begin_once(
-    request: ToolCallRequest, recording: Recording, bound: Bound, permit: Permit, seconds: float
-) -> Begun:
-    lease = recording.lease(seconds)
-    return recording.store.ledger.begin(
-        session=recording.session,
-        epoch=lease.epoch,
-        lease_margin=seconds,
-        turn=turn_number(request.state["messages"]),
-        message=bound.open.message,
-        call=bound.open.call,
-        tool=bound.tool.name,
-        tool_version=bound.contract.version,
-        args=bound.args,
-        digest=bound.digest,
-        approval=permit.approval,
-        rule=permit.rule,
-        idempotency_key=_idempotency_key(recording.session, bound.open),
-        covered=lambda rule: rule.tool == bound.tool.name and covers(rule.scope_args, bound.args),
-    )
-
-
-def _idempotency_key(session: str, call: OpenCall) -> str:
-    """One key a call, the same for every attempt, short enough for any service."""
-    text = f"{session}/{call.message}/{call.call}"
-    return "sayso-" + hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
-    """The result of a write that is already in the ledger, in the ledger's words."""
-    result = effect.result or {}
-    if effect.settled is None and "text" in result:  # else it is from before it was settled
-        return answer(request, result["text"], error=effect.state != "committed")
-    comment = (effect.evidence or {}).get("comment") or "none"
-    return answer(request, prompts.message("settled_happened", comment=comment), error=False)
-
-
 def _without_its_tool(request: ToolCallRequest, context: AgentContext) -> ToolMessage:
     """A call whose tool is not loaded here: it stays open, unless the session moves on.
 
     An answer would end it for good, although a person may have approved it.
     """
     if context.superseding and context.recording is not None:
-        return _superseded(request, context.recording, OpenCall.of(request))
+        return superseded(request, context.recording, OpenCall.of(request))
     raise ToolMissing(request.tool_call["name"])
-
-
-def _superseded(request: ToolCallRequest, recording: Recording, call: OpenCall) -> ToolMessage:
-    effect = recording.store.ledger.for_call(recording.session, call.message, call.call)
-    if effect is None or (effect.settled and effect.state == "failed"):
-        return answer(request, prompts.message("superseded"))
-    if effect.state in ("committed", "failed"):
-        return _as_recorded(request, effect)
-    return _in_doubt(request)
-
-
-def _in_doubt(request: ToolCallRequest) -> ToolMessage:
-    """The session moves on from a write whose outcome is still unknown; the question stays."""
-    return answer(request, prompts.message("unknown_outcome", error="it was interrupted."))
-
-
-@dataclass
-class _Attempt:
-    """One attempt of one write, from entering the tool to the ledger's last word on it."""
-
-    request: ToolCallRequest
-    handler: Handler
-    context: AgentContext
-    recording: Recording
-    bound: Bound
-    effect: EffectRecord
-    task: asyncio.Future[Any] | None = None
-    """The body, once it is entered; it may outlive its time."""
-
-    def not_entered(self, why: str) -> ToolMessage:
-        """Record that it came to nothing before it began."""
-        message = answer(self.request, why)
-        self._finish("failed", message, "not entered")
-        return message
-
-    async def finish_within(self, seconds: float) -> ToolMessage:
-        """Run it and record what became of it, also when this task is cancelled meanwhile."""
-        info = CallInfo(
-            session=self.recording.session,
-            call_id=self.bound.open.call,
-            attempt=self.effect.attempts,
-            idempotency_key=self.effect.idempotency_key,
-        )
-        started = Entry()
-        task = asyncio.ensure_future(_enter(self.request, self.handler, info, started))
-        self.task = task
-        try:
-            async with within(seconds):
-                await asyncio.wait({task})
-        except TimeoutError:
-            task.add_done_callback(lambda late: self._late(late, started))
-            return self._record(
-                OutcomeUnknown(f"no answer within {seconds:g} seconds."), started, "timeout"
-            )
-        except asyncio.CancelledError:
-            await asyncio.shield(self._after_cancel(task, started))
-            raise
-        return self._record(_outcome(task), started)
-
-    async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:
-        done, _ = await asyncio.wait({task}, timeout=GRACE)
-        if done:
-            self._record(_outcome(task), started)
-            return
-        if started.in_thread:  # nothing can stop it; its result may still come
-            task.add_done_callback(lambda late: self._late(late, started))
-        else:
-            task.cancel()
-        self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
-
-    def _late(self, task: asyncio.Future[Any], started: Entry) -> None:
-        """A result that came after its time is evidence for the ledger, nothing more."""
-        if not task.cancelled():
-            state, message, _ = self._judge(_outcome(task), started)
-            if state != "in_doubt":
-                self._finish(state, message, "late")
-
-    def _record(self, outcome: Any, started: Entry, transport: str | None = None) -> ToolMessage:
-        state, message, how = self._judge(outcome, started)
-        self._finish(state, message, transport or how)
-        return message
-
-    def _finish(self, state: Any, message: ToolMessage, transport: str) -> None:
-        result: dict[str, Any] = {"text": message.content, "status": message.status}
-        if state != "committed":
-            result["error"] = message.content
-        self.recording.store.ledger.finish(
-            self.effect.id,
-            attempt=self.effect.attempts,
-            state=state,
-            result=result,
-            transport=transport,
-            transaction=transaction_of(message),
-        )
-
-    def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str]:
-        """From how the body ended to a state of the ledger; a message's status never decides."""
-        match outcome:
-            case ToolFailure():
-                return "failed", self._failure("failed", outcome), "answered"
-            case BaseException() if not started.entered:
-                text = prompts.message("failed", error=outcome)
-                return "failed", answer(self.request, text), "not entered"
-            case BaseException():
-                return "in_doubt", self._failure("unknown_outcome", outcome), "lost"
-            case ToolMessage() if not started.entered:
-                return "failed", outcome.model_copy(update={"status": "error"}), "not entered"
-        limit = self.context.result_limit
-        folder = self.context.artifacts
-        message = readable(self.request, outcome, self.bound.contract, limit, folder)
-        return "committed", message, "answered"
-
-    def _failure(self, key: str, error: BaseException) -> ToolMessage:
-        limit = self.context.result_limit
-        return failure(self.request, key, error, self.bound.contract, limit)
-
-
-def _outcome(task: asyncio.Future[Any]) -> Any:
-    """What a finished task ended in: its result, or the exception as a value."""
-    if task.cancelled():
-        return OutcomeUnknown("it was cancelled.")
-    error = task.exception()
-    return task.result() if error is None else error
-
-
-async def _enter(
-    request: ToolCallRequest, handler: Handler, info: CallInfo, started: Entry | None = None
-) -> ToolMessage | Command[Any]:
-    """Enter the tool, with what it may know about its call in place."""
-    current_call.set(info)
-    entry.set(started)
-    return await handler(request)
 
 
 def _ended(bound: Bound, message: ToolMessage) -> tuple[str, dict[str, Any]]:

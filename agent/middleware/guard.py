@@ -12,61 +12,15 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD
 
+from agent.threads import entry, in_thread
 from tools.contract import OutcomeUnknown, ToolFailure
-
-T = TypeVar("T")
-
-
-class Entry:
-    """Whether the body of the running call was entered, and whether a thread runs it."""
-
-    entered = False
-    in_thread = False
-
-
-entry: ContextVar[Entry | None] = ContextVar("entry", default=None)
-"""Set around a call by the execution middleware."""
-
-
-def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], value: Any) -> None:
-    if not future.done():
-        settle(value)
-
-
-async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Run a function in a thread of its own, which never keeps the process from ending.
-
-    The event loop's own threads are waited for at exit, so one that hangs would hang the program.
-    A function that outlives its caller goes on; its result is lost.
-    """
-    if (current := entry.get()) is not None:
-        current.in_thread = True
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    context = copy_context()
-
-    def deliver(settle: Callable[[Any], None], value: Any) -> None:
-        with suppress(RuntimeError):  # the loop may be gone
-            loop.call_soon_threadsafe(_settle, future, settle, value)
-
-    def run() -> None:
-        try:
-            result = context.run(function, *args, **kwargs)
-        except BaseException as error:
-            deliver(future.set_exception, error)
-        else:
-            deliver(future.set_result, result)
-
-    threading.Thread(target=run, name=f"tool {function.__name__}", daemon=True).start()
-    return await future
 
 
 def guarded(tool: BaseTool) -> BaseTool:
@@ -191,8 +145,9 @@ _METHODS = {
 
 
 def _enter() -> None:
-    if (current := entry.get()) is not None:
-        current.entered = True
+    current = entry.get()
+    if current is not None and not current.enter():
+        raise ToolFailure("its time was over before it began.")
 
 
 def _in_main_thread() -> bool:

@@ -20,7 +20,7 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
 )
-from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
@@ -28,13 +28,23 @@ from langgraph.types import Command
 
 import prompts
 from agent.canonical import canonical_json, check_plain
-from agent.checks.arguments import ArgumentsError, normalise
-from agent.checks.limits import NOTE, check_steps, turn_number
+from agent.checks.arguments import ArgumentsError, Normalised, normalise
+from agent.checks.limits import NOTE, begins_turn, check_steps, turn_number
 from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
-from agent.middleware.state import AgentContext, Recording, SaysoState, context_of, last_reply
+from agent.evidence import RAN, check_text, unmet, unmet_text
+from agent.middleware.state import (
+    ORDERED,
+    UNDOES,
+    AgentContext,
+    Recording,
+    SaysoState,
+    context_of,
+    last_reply,
+)
 from agent.models import as_model_error, ending
 from agent.models.replies import Ending
+from agent.receipt import describe_call
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Verdict
 from tools.contract import contract_of, is_read
@@ -83,9 +93,11 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             ModelUnavailable: The provider gave up; the history is as it was.
         """
         context = context_of(request)
-        check_steps(request.state["messages"], context.max_steps)
+        messages = request.state["messages"]
+        check_steps(messages, context.max_steps)
         try:
-            response = await handler(request)
+            response = _ordered(messages) or _ended(messages, context)
+            response = response or _of_model(await handler(request))
         except GraphBubbleUp:
             raise
         except Exception as error:
@@ -101,6 +113,44 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         )
 
 
+def _ordered(messages: Sequence[BaseMessage]) -> ModelResponse[Any] | None:
+    """The reply that a user's message asks for by itself: the one call that they ordered."""
+    order = messages[-1].additional_kwargs.get(ORDERED) if messages else None
+    if order is None or not begins_turn(messages[-1]):
+        return None
+    call = ToolCall(name=order["tool"], args=order["args"], id=None, type="tool_call")
+    undoes = {UNDOES: order["undoes"]}
+    return ModelResponse(result=[AIMessage("", tool_calls=[call], additional_kwargs=undoes)])
+
+
+def _ended(messages: Sequence[BaseMessage], context: AgentContext) -> ModelResponse[Any] | None:
+    """The last words about an ordered call that was put to a person; no model is asked for them.
+
+    One that was refused before is the model's to see to, which may read what was missing.
+    """
+    reply, result = last_reply(messages), messages[-1] if messages else None
+    if reply is None or UNDOES not in reply.additional_kwargs or context.recording is None:
+        return None
+    if (
+        not isinstance(result, ToolMessage)
+        or context.recording.store.approvals.for_call(
+            context.recording.session, reply.id or "", result.tool_call_id
+        )
+        is None
+    ):
+        return None
+    effect, ran = reply.additional_kwargs[UNDOES], RAN in result.additional_kwargs
+    text = prompts.message("undone" if ran else "not_undone", effect=effect, result=result.text)
+    return ModelResponse(result=[AIMessage(text)])
+
+
+def _of_model(response: ModelResponse[Any]) -> ModelResponse[Any]:
+    """A model's response, without a word that only the harness says."""
+    for message in response.result:
+        message.additional_kwargs.pop(UNDOES, None)
+    return response
+
+
 def _check(
     response: ModelResponse[Any],
     tools: Mapping[str, BaseTool],
@@ -113,7 +163,8 @@ def _check(
     end = ending(reply)
     calls = _all_calls(reply)
     proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
-    judge_call = _Judge(context)
+    judge_call = _Judge(context, history)
+    judge_call.undoes = proposal.reply.additional_kwargs.get(UNDOES)
     for index, (call, malformed) in enumerate(calls):
         if end != "complete":
             _refuse(proposal, call, prompts.message(end))
@@ -142,6 +193,9 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
         )
         return call
     verdict = judge_call(tool, normalised)
+    if verdict["behavior"] != "deny" and (why := judge_call.not_yet(tool, normalised, verdict)):
+        _refuse(proposal, call, why)
+        return call
     event: dict[str, Any] = {
         "message": proposal.reply.id,
         "call": call["id"],
@@ -162,20 +216,38 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
 class _Judge:
     """Judges calls of one reply; the session's rules are read once, and only for a write."""
 
-    def __init__(self, context: AgentContext) -> None:
-        self._context = context
+    def __init__(self, context: AgentContext, history: Sequence[Any]) -> None:
+        self._context, self._history = context, history
         self._rules: list[RuleRecord] | None = None
+        self.undoes: str | None = None
+        """The effect that a call compensates, when a person ordered that; a person is asked."""
 
-    def __call__(self, tool: BaseTool, call: Any) -> Verdict:
+    def __call__(self, tool: BaseTool, call: Normalised) -> Verdict:
         effects = contract_of(tool).effects_of(call.args)
         verdict = judge(tool, call, effects, self._context.authority)
         recording = self._context.recording
         if recording is None or verdict["behavior"] != "ask":
             return verdict
+        if self.undoes is not None:
+            undone = recording.store.ledger.get(self.undoes)
+            reason = f"It undoes {undone.id}, {describe_call(undone.tool, undone.args)}."
+            return {**verdict, "rule": "undo", "reason": reason}
         if self._rules is None:
             self._rules = recording.store.rules.active(recording.session)
         earlier = _earlier(recording, verdict["digest"])
         return judge(tool, call, effects, self._context.authority, self._rules, earlier)
+
+    def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:
+        """Why a call that may be proposed is not put to anybody yet."""
+        contract, recording = contract_of(tool), self._context.recording
+        if recording is not None and not is_read(frozenset(verdict["effects"])):
+            for session in (recording.session, *recording.ancestors):
+                for doubt in recording.store.ledger.open_doubts(session):
+                    if doubt.digest == verdict["digest"]:
+                        check = check_text(contract, call.args)
+                        return prompts.message("held", effect=doubt.id, check=check)
+        missing = unmet(contract, call.args, self._history)
+        return None if missing is None else unmet_text(missing, tool.name, contract)
 
 
 def _earlier(recording: Recording, digest: str) -> EffectRecord | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from langgraph.types import Command
 import prompts
 from agent.artifacts import put_away
 from agent.canonical import canonical_json, surely_longer
+from agent.evidence import IDENTIFIER, RAN, foreign
 from agent.middleware.state import answer
+from agent.provenance import marked, unmarked
 from tools.contract import Contract
-
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/#-]{1,64}")
-"""What can be an id. It goes into the receipt, which is in the harness's own words."""
 
 ARTIFACT_LIMIT = 20_000
 """Characters of JSON; a larger artifact is left out of the history."""
@@ -49,6 +47,7 @@ def readable(
         name=request.tool_call["name"],
         tool_call_id=request.tool_call["id"],
         status=result.status,
+        additional_kwargs={RAN: {}} if result.status == "success" else {},
     )
     if (artifact := _plain(put_away(result.artifact, artifacts))) is not None:
         message.artifact = artifact
@@ -56,7 +55,12 @@ def readable(
 
 
 def failure(
-    request: ToolCallRequest, key: str, error: object, contract: Contract, limit: int
+    request: ToolCallRequest,
+    key: str,
+    error: object,
+    contract: Contract,
+    limit: int,
+    **more: str,
 ) -> ToolMessage:
     """How a call failed, as the model may see it.
 
@@ -64,12 +68,10 @@ def failure(
     where it may be the text of strangers.
 
     Args:
-        key: The text of ``messages.toml`` that ``error`` is put into.
+        key: The text of ``messages.toml`` that ``error``, and ``more``, are put into.
     """
-    text = cut(str(error), limit)
-    if contract.open_world:
-        text = f"\n{marked(text, request.tool_call['name'])}\n"
-    return answer(request, prompts.message(key, error=text).strip())
+    text = foreign(cut(str(error), limit), request.tool_call["name"], contract)
+    return answer(request, prompts.message(key, error=text, **more).strip())
 
 
 def transaction_of(message: ToolMessage) -> str | None:
@@ -81,18 +83,15 @@ def transaction_of(message: ToolMessage) -> str | None:
     artifact = message.artifact if isinstance(message.artifact, dict) else {}
     for result in (artifact, artifact.get("structured_content"), _as_json(message)):
         found = result.get("transaction") if isinstance(result, dict) else None
-        if isinstance(found, str) and _IDENTIFIER.fullmatch(found):
+        if isinstance(found, str) and IDENTIFIER.fullmatch(found):
             return found
     return None
 
 
 def _as_json(message: ToolMessage) -> Any:
     """A result whose text is JSON, also between the marks; ``None`` when it is none."""
-    text, end = str(message.content), f"\n{prompts.message('untrusted_close')}"
-    if text.startswith(_opening(message.name or "")) and text.endswith(end):
-        text = text.partition("\n")[2].removesuffix(end)
     try:
-        return json.loads(text)
+        return json.loads(unmarked(str(message.content), message.name or ""))
     except (ValueError, RecursionError):
         return None
 
@@ -102,17 +101,6 @@ def cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n{prompts.message('result_cut', shown=limit, total=len(text))}"
-
-
-def marked(text: str, tool: str) -> str:
-    """Text of strangers between two marks; it cannot close its own frame."""
-    end = prompts.message("untrusted_close")
-    inner = text.replace(end, end.replace("[", "(").replace("]", ")"))
-    return f"{_opening(tool)}{inner}\n{end}"
-
-
-def _opening(tool: str) -> str:
-    return f"{prompts.message('untrusted_open', tool=tool)}\n"
 
 
 def _as_text(content: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,20 @@ class Recording:
     ancestors: tuple[str, ...] = ()
     later: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Trail entries about reads that have ended; they go along with the next entry."""
+    unrecorded: list[str] = field(default_factory=list)
+    """What is known of writes and could not be recorded, in sentences for whoever runs them."""
+    _bodies: dict[str, set[asyncio.Future[Any]]] = field(default_factory=dict)
+
+    def entered(self, effect: str, body: asyncio.Future[Any]) -> set[asyncio.Future[Any]]:
+        """Remember a body of a write until it ends; those of this write that have not ended."""
+        bodies = self._bodies.setdefault(effect, set())
+        bodies.add(body)
+        body.add_done_callback(bodies.discard)
+        return bodies
+
+    def is_under_way(self, effect: str) -> bool:
+        """Whether a body of this write still runs here, maybe long after its time."""
+        return bool(self._bodies.get(effect))
 
     def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
         """Append to the trail what was kept for later, and these entries.
@@ -75,6 +90,8 @@ class AgentContext:
     max_steps: int = 25
     tool_timeout: float = 60.0
     result_limit: int = 20_000
+    approval_hours: float = 0
+    """For how long an approval may be answered; 0: for ever."""
     artifacts: Path | None = None
     """The folder for what tools return beside text; without one, that is dropped."""
     superseding: bool = False
@@ -87,6 +104,14 @@ def context_of(request: Any) -> AgentContext:
     """The run's context; the read-only default where a front end gave none."""
     context = request.runtime.context
     return context if isinstance(context, AgentContext) else AgentContext()
+
+
+ORDERED = "sayso_ordered"
+"""Key, in a user's message, of the call that the user ordered with it: ``tool``, ``args``, and
+``undoes``, the effect that it compensates. Nobody asks the model about it."""
+
+UNDOES = "sayso_undoes"
+"""Key of that effect in the reply that holds the ordered call."""
 
 
 def last_reply(messages: Sequence[BaseMessage]) -> AIMessage | None:

@@ -97,7 +97,8 @@ async def chat(
         except OSError as error:
             if not has_gone(error, keyboard):
                 raise
-            return 128 + (ended_by.signal or signal.SIGHUP)  # there is nowhere to say so
+            ended_by.signal = ended_by.signal or signal.SIGHUP
+            return 128 + ended_by.signal  # there is nowhere to say so
 
 
 class Chat:
@@ -331,3 +332,5 @@ def _end_signals() -> Iterator[_Ended]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+        if ended.signal is not None:  # a closed terminal says so more than once
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -194,6 +194,10 @@ async def _receipt(talk: Talk, _: str) -> None:
     show_receipt(talk.screen, talk.session.receipt())
 
 
+async def _undo(talk: Talk, rest: str) -> None:
+    await talk.undo(rest or None)
+
+
 async def _mcp(talk: Talk, rest: str) -> None:
     await run_mcp(talk, rest, _table)
 
@@ -213,6 +217,7 @@ COMMANDS: dict[str, Command] = {
             _approvals,
         ),
         Command("receipt", "", "what really became of the writes of the last turn", _receipt),
+        Command("undo", "[ID]", "propose what undoes the last write, or that one", _undo),
         Command("tools", "", "the tools at hand, and which of them wait for you", _tools),
         Command(
             "mcp", "[resources | read | prompts …]", "the MCP servers, and what they offer", _mcp

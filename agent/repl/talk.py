@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from agent.events import ApprovalAsked, Done, Event
+from agent.receipt import describe
 from agent.repl.desk import Desk
 from agent.repl.faults import log
 from agent.repl.keys import Keyboard
@@ -18,7 +19,7 @@ from agent.repl.render import TurnView, show_history, show_receipt
 from agent.repl.screen import Screen, join
 from agent.repl.starting import Startup
 from agent.repl.status import banner
-from agent.safe_text import strict
+from agent.safe_text import one_line, strict
 from agent.store.records import ApprovalRecord
 from agent.types import Attachment
 
@@ -131,10 +132,20 @@ class Talk:
             self.screen.note(change, "yellow")
         show_history(self._answers, await session.history())
         desk.recall()
+        await self._offer_again(session)
         if record.state == "waiting" or session.pending():
             await self._settle_and_go_on(decided=True)  # something may have been decided elsewhere
         elif how := _BROKEN_OFF.get(record.state):
             self.screen.note(f'{how} Say "continue" to go on.', "yellow")
+
+    async def _offer_again(self, session: Session) -> None:
+        """Ask whether what expired undecided is still wanted; else the model is told."""
+        expired = await session.expired()
+        for row in expired:
+            call = one_line(describe(row))
+            self.screen.note(f"Nobody decided in time about {call} [{row.id}].", "yellow")
+        if expired and await self._questions.yes("It did not run. Ask again? y/N"):
+            await session.ask_again()
 
     async def leave_session(self) -> None:
         """Close the open session, if there is one, and say how to come back."""
@@ -209,6 +220,18 @@ class Talk:
         """A message's turn, with what was attached to it."""
         attached, self._attached = tuple(self._attached), []
         return session.run(text, supersede=supersede, attached=attached)
+
+    async def undo(self, effect: str | None) -> None:
+        """Propose what undoes a write, as a turn of its own; it waits as any other call does."""
+        if self.session is None:
+            self.screen.note("There is nothing to undo: this session has not begun.")
+            return
+        if any(row.kind != "in_doubt" for row in self.session.pending()):
+            self.screen.note("Decide first what waits: /approvals")
+            return
+        self._view = TurnView(self._answers)
+        await self._turn(self.session.undo(effect))
+        await self._settle_and_go_on()
 
     async def _superseding(self, waiting: int) -> bool:
         what = "1 call waits" if waiting == 1 else f"{waiting} calls wait"

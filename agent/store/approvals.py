@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, get_args
 
 from sqlalchemy import bindparam, exists, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import InvalidDecision, NotFound
+from agent.errors import AlreadyDecided, ApprovalExpired, InvalidDecision, NotFound
 from agent.store.database import Database, with_fresh_id
-from agent.store.deciding import already_decided, close, close_doubt
-from agent.store.ids import now
+from agent.store.deciding import UNDECIDED, already_decided, close, close_doubt, make_void
+from agent.store.ids import in_hours, now
 from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
 from agent.store.lookup import Lookup
 from agent.store.records import ApprovalRecord
@@ -49,6 +50,7 @@ _BY_CALL = Statement(
     .order_by(approvals.c.attempt.desc())
     .limit(1)
 )
+_later = approvals.alias("later")
 _NOT_ENTERED = Statement(
     select(approvals)
     .where(
@@ -60,8 +62,20 @@ _NOT_ENTERED = Statement(
             effects.c.message == approvals.c.message,
             effects.c.call == approvals.c.call,
         ),
+        ~exists().where(
+            _later.c.session == approvals.c.session,
+            _later.c.message == approvals.c.message,
+            _later.c.call == approvals.c.call,
+            _later.c.kind == approvals.c.kind,
+            _later.c.attempt > approvals.c.attempt,
+        ),
     )
     .order_by(approvals.c.n)
+)
+_DUE = Statement(
+    select(approvals.c.id)
+    .where(approvals.c.status == "pending", approvals.c.expires_at <= bindparam("now"))
+    .order_by(approvals.c.expires_at)
 )
 _INSERT = Statement(insert(approvals).inline())
 _UPDATE = Statement(update(approvals).where(approvals.c.id == bindparam("key")))
@@ -113,15 +127,20 @@ class Approvals:
         preview: dict[str, Any] | None,
         provenance: Provenance | None,
         undo: str | None,
+        undoes: str | None = None,
+        hours: float = 0,
         epoch: int | None = None,
     ) -> ApprovalRecord:
         """Put a call to a person, once: one approval a call and kind.
 
-        Asked again while it is pending, only ``interrupt`` is renewed; once it is decided, the
-        decided approval comes back unchanged. A write that ran again and is in doubt again is a
-        new question; a doubt that was resolved in the meantime comes back ``superseded``.
+        Asked again while it is pending, only ``interrupt`` is renewed, and the ``notes`` of a
+        doubt; once it is decided, the decided approval comes back unchanged. A write that ran
+        again and is in doubt again is a new question; a doubt that was resolved in the meantime
+        comes back ``superseded``.
 
         Args:
+            undoes: Id of the effect that the call would compensate.
+            hours: For how long it may be answered; 0: for ever.
             epoch: Of the lease that the caller holds; without one, no lease is asked for.
 
         Raises:
@@ -136,8 +155,8 @@ class Approvals:
                 doubted = effect_of_call(writing, session, message, call) if is_doubt else None
                 attempt = doubted.attempts if doubted else 1
                 known = _of_call(writing, session, message, call, kind)
-                if known is not None and known.attempt == attempt:
-                    return _renew_interrupt(writing, known, interrupt)
+                if known is not None and known.attempt >= attempt:
+                    return _renew(writing, known, interrupt, notes if is_doubt else known.notes)
                 approval = ApprovalRecord(
                     id=fresh_id,
                     kind=kind,
@@ -158,13 +177,80 @@ class Approvals:
                     preview=preview,
                     provenance=provenance,
                     undo=undo,
+                    undoes=undoes,
                     asked_at=now(),
+                    expires_at=in_hours(hours) if hours else None,
                 )
                 _INSERT.run(writing.conn, dict(approval))
                 _record_question(writing, approval)
                 if doubted and doubted.state in ("committed", "failed"):  # found out meanwhile
                     return close_doubt(writing, approval, doubted.state)
                 return approval
+
+        return with_fresh_id("a", ask_as)
+
+    def void(self, id: str, *, epoch: int, reason: str) -> ApprovalRecord:
+        """Take back an approval, or an edit, whose call does not run; nobody is asked again.
+
+        Raises:
+            LeaseLost: The lease has another epoch; nothing was changed.
+            AlreadyDecided: It is neither approved nor edited.
+        """
+        with self._db.write() as writing:
+            approval = ApprovalRecord(**_existing(writing, id))
+            writing.lock(approval.session, epoch=epoch)
+            make_void(writing, approval, reason)
+            return ApprovalRecord(**_existing(writing, id))
+
+    def ask_again(
+        self,
+        id: str,
+        *,
+        epoch: int,
+        reason: str,
+        preview: dict[str, Any] | None,
+        hours: float = 0,
+    ) -> ApprovalRecord:
+        """Ask anew about a call that was approved or has expired, and did not run.
+
+        What was approved becomes ``superseded``; who had approved it stays in its row. Of two
+        that ask at once, the second gets the question of the first.
+
+        Args:
+            reason: Why, as the reviewer reads it.
+            preview: What the call would change now.
+
+        Raises:
+            LeaseLost: The lease has another epoch; nothing was asked.
+            InvalidDecision: It is none of these.
+        """
+
+        def ask_as(fresh_id: str) -> ApprovalRecord:
+            with self._db.write() as writing:
+                old = ApprovalRecord(**_existing(writing, id))
+                writing.lock(old.session, epoch=epoch)
+                newest = _of_call(writing, old.session, old.message, old.call, old.kind)
+                if newest is not None and newest.attempt > old.attempt:
+                    return newest
+                old = ApprovalRecord(**_existing(writing, id))
+                if old.kind != "write" or old.status not in ("approved", "expired"):
+                    raise _invalid(id, f"it is {old.status}, so it is not asked again")
+                if old.status == "approved":
+                    make_void(writing, old, reason)
+                new = old.model_copy(
+                    update=UNDECIDED
+                    | {
+                        "id": fresh_id,
+                        "attempt": old.attempt + 1,
+                        "reason": reason,
+                        "preview": preview,
+                        "asked_at": now(),
+                        "expires_at": in_hours(hours) if hours else None,
+                    }
+                )
+                _INSERT.run(writing.conn, dict(new))
+                _record_question(writing, new)
+                return new
 
         return with_fresh_id("a", ask_as)
 
@@ -260,9 +346,13 @@ class Approvals:
                 raise InvalidDecision(f"{approval_id} is answered more than once; nothing changed.")
         for answer in answers:
             _check_form(*answer)
-        with self._db.write() as writing:
-            self._lock_sessions_of(writing, ids)
-            return [_decide(writing, answer, actor) for answer in answers]
+        try:
+            with self._db.write() as writing:
+                self._lock_sessions_of(writing, ids)
+                return [_decide(writing, answer, actor) for answer in answers]
+        except ApprovalExpired:
+            self.expire_due()  # the transaction that noticed it was rolled back
+            raise
 
     def supersede(self, session: str, actor: Actor, reason: str) -> ApprovalList:
         """Close what is pending without an answer; a doubt stays, since it is about the world."""
@@ -279,6 +369,16 @@ class Approvals:
             writing.lock(session)
             found = [ApprovalRecord(**row) for row in writing.conn.execute(waiting).mappings()]
             return [close(writing, one, "superseded", actor, comment=reason) for one in found]
+
+    def expire_due(self) -> ApprovalList:
+        """Close every approval whose time is over; those that expired by this call."""
+        with self._db.read() as conn:
+            due = [row["id"] for row in _DUE.all(conn, now=now())]
+        expired = []
+        for approval_id in due:
+            with suppress(AlreadyDecided):
+                expired.append(self.expire(approval_id, "nobody decided in time"))
+        return expired
 
     def expire(self, id: str, reason: str) -> ApprovalRecord:
         """Close a question that nobody waits for any more; ``reason`` says why.
@@ -301,14 +401,20 @@ class Approvals:
             writing.lock(session)
 
 
-def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
-    approval_id, decision, digest = answer
+def _existing(writing: Writing, approval_id: str) -> dict[str, Any]:
     row = _BY_ID.one(writing.conn, id=approval_id)
     if row is None:
         raise NotFound("approval", approval_id, hint="Decisions take the whole id: sayso approvals")
-    approval = ApprovalRecord(**row)
+    return row
+
+
+def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
+    approval_id, decision, digest = answer
+    approval = ApprovalRecord(**_existing(writing, approval_id))
     if approval.status != "pending":
         raise already_decided(approval)
+    if approval.expires_at is not None and approval.expires_at <= now():
+        raise ApprovalExpired(approval.id, approval.session, approval.expires_at)
     _check_fit(approval, decision, digest)
     if approval.kind == "in_doubt":
         _settle(writing, approval, decision, actor)
@@ -376,12 +482,12 @@ def _of_call(
     return ApprovalRecord(**row) if row else None
 
 
-def _renew_interrupt(
-    writing: Writing, known: ApprovalRecord, interrupt: str | None
+def _renew(
+    writing: Writing, known: ApprovalRecord, interrupt: str | None, notes: Sequence[str]
 ) -> ApprovalRecord:
-    if known.status != "pending" or known.interrupt == interrupt:
+    change = {"interrupt": interrupt, "notes": [*notes]}
+    if known.status != "pending" or known == known.model_copy(update=change):
         return known
-    change = {"interrupt": interrupt}
     _UPDATE.run(writing.conn, change | {"key": known.id})
     return known.model_copy(update=change)
 
@@ -403,5 +509,7 @@ def _record_question(writing: Writing, approval: ApprovalRecord) -> None:
             "effects": approval.effects,
             "rule": approval.rule,
             "reason": approval.reason,
+            "undoes": approval.undoes,
+            "expires_at": approval.expires_at,
         },
     )

@@ -26,12 +26,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from agent.errors import SchemaTooNew, StoreError, UsageError
 from agent.store.ids import session_id, short_id
+from agent.store.safeguards import Safeguards
 from agent.store.schema import schema_version
 from agent.store.writing import Writing
 
 T = TypeVar("T")
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a test compares it with the files."""
 
 _BUSY_SECONDS = 10
@@ -47,15 +48,19 @@ class Database:
         url: ``sqlite:////absolute/path.db`` or ``postgresql://user:password@host/name``.
         home: The state folder, which holds the lock files of living processes. ``None`` means
             the folder of the SQLite file; on PostgreSQL then nobody can be proved dead.
+        safeguards: What guards the trail.
 
     Raises:
         UsageError: The URL is not understood, or the PostgreSQL driver is not installed.
         StoreError: The database cannot be opened. ``SchemaTooNew`` when a newer program wrote it.
     """
 
-    def __init__(self, url: str, home: Path | None = None) -> None:
+    def __init__(
+        self, url: str, home: Path | None = None, safeguards: Safeguards | None = None
+    ) -> None:
         target = _parse(url)
         self.url = url
+        self.safeguards = safeguards or Safeguards()
         self.is_sqlite = target.get_backend_name() == "sqlite"
         self.home = home
         if self.is_sqlite:
@@ -114,7 +119,7 @@ class Database:
                 conn.begin()
             finally:
                 conn.connection.info.pop(_BEGIN, None)
-            writing = Writing(conn)
+            writing = Writing(conn, self.safeguards)
             yield writing
             writing.flush()
             with self._explained(
@@ -286,7 +291,8 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                 connection.execute("PRAGMA journal_mode=WAL")
             return
-        except sqlite3.OperationalError:
-            if time.monotonic() > give_up:
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)

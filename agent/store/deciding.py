@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
-from agent.errors import AlreadyDecided
+from agent.errors import AlreadyDecided, ApprovalExpired
 from agent.store.ids import now
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals
@@ -25,6 +25,12 @@ _OPEN_DOUBT = Statement(
 )
 _DECIDE = Statement(
     update(approvals).where(approvals.c.id == bindparam("key"), approvals.c.status == "pending")
+)
+_VOID = Statement(
+    update(approvals).where(
+        approvals.c.id == bindparam("key"),
+        or_(approvals.c.status == "approved", approvals.c.status == "edited"),
+    )
 )
 
 
@@ -77,6 +83,42 @@ def close(
     return approval.model_copy(update=change)
 
 
+UNDECIDED: dict[str, Any] = {
+    "status": "pending",
+    "interrupt": None,
+    "decided_args": None,
+    "decided_digest": None,
+    "decided_by": None,
+    "decided_uid": None,
+    "decided_host": None,
+    "decided_via": None,
+    "decided_at": None,
+    "comment": None,
+}
+"""The columns of an approval that nobody has answered yet."""
+
+
+def make_void(writing: Writing, approval: ApprovalRecord, reason: str) -> None:
+    """Take an approval back that no write was entered under; who had given it stays in its row.
+
+    Raises:
+        AlreadyDecided: It is neither approved nor edited.
+    """
+    values = {"status": "superseded", "key": approval.id}
+    if _VOID.run(writing.conn, values) != 1:
+        raise already_decided(approval)
+    entry = {
+        "approval": approval.id,
+        "message": approval.message,
+        "call": approval.call,
+        "tool": approval.tool,
+        "digest": approval.decided_digest,
+        "decided_by": approval.decided_by,
+        "reason": reason,
+    }
+    writing.record(approval.session, "approval.void", entry)
+
+
 def close_doubt(writing: Writing, doubt: ApprovalRecord, state: EffectState) -> ApprovalRecord:
     """Close the question whether a write happened, since its outcome became known."""
     return close(writing, doubt, "superseded", None, comment=f"found out: {state}")
@@ -85,6 +127,8 @@ def close_doubt(writing: Writing, doubt: ApprovalRecord, state: EffectState) -> 
 def already_decided(approval: ApprovalRecord) -> AlreadyDecided:
     """The error for an answer that comes second."""
     by, at = approval.decided_by or "", approval.decided_at or ""
+    if approval.status == "expired" and approval.kind == "write":
+        return ApprovalExpired(approval.id, approval.session, approval.expires_at or at)
     return AlreadyDecided(approval.id, approval.status, by, at)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _SORTED = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: text order is number order
 _CLEAR = "23456789abcdefghjkmnpqrstuvwxyz"  # nothing that is misread when typed from a screen
@@ -13,7 +13,16 @@ _EPOCH = 1_735_689_600  # 2025-01-01; thirty bits of seconds from there last unt
 
 def now() -> str:
     """The time in UTC, ISO 8601 with microseconds and ``Z``: its text order is time order."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return _as_text(datetime.now(UTC))
+
+
+def in_hours(hours: float) -> str:
+    """The time so many hours from now, as ``now`` writes it."""
+    return _as_text(datetime.now(UTC) + timedelta(hours=hours))
+
+
+def _as_text(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def session_id() -> str:

@@ -4,13 +4,15 @@
 
     begin ──► intended ──finish──► committed │ failed          (final)
                  │  └────finish──► in_doubt ──finish──► committed │ failed
-                 └──begin again──►    │
-                                      └──settle──► committed │ failed ──begin──► intended
-                                                   (a person said so)   (attempt + 1)
+                 └──begin again──►    │ │
+                                      │ └─resend──► intended (attempt + 1, the same key)
+                                      └──find───► committed │ failed ──begin──► intended
+                                         settle                         (attempt + 1)
 
 ``intended`` is on disk before the write starts. Found again, it means that the process died
-somewhere between, so it becomes ``in_doubt``: never repeated blindly, but looked up or put to a
-person.
+somewhere between, so it becomes ``in_doubt``: never repeated blindly, but looked up in the
+service's own record (``find``), sent again under its key where the service honours keys, or put
+to a person (``settle``).
 """
 
 from __future__ import annotations
@@ -18,12 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import bindparam, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound, RuleEnded
+from agent.errors import (
+    AlreadyDecided,
+    AlreadyUndone,
+    InvalidDecision,
+    LeaseLost,
+    NotFound,
+    RuleEnded,
+)
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import close, close_doubt, open_doubt
 from agent.store.ids import now
@@ -34,10 +43,15 @@ from agent.store.statement import Statement
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor, EffectState
 
+if TYPE_CHECKING:
+    from tools.contract import Finding
+
 EffectList = list[EffectRecord]
 Outcome = Literal["run", "recorded", "in_doubt", "refused"]
 
 HAPPENED, NOT_HAPPENED = "happened", "not happened"
+RECORD = "its own record"
+"""Who is named as having settled a doubt when it was the service's record."""
 
 _BY_ID = Statement(select(effects).where(effects.c.id == bindparam("id")))
 _BY_CALL = Statement(
@@ -58,6 +72,7 @@ _OPEN_DOUBTS = Statement(
     .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
     .order_by(effects.c.n)
 )
+_UNDOING = Statement(select(effects).where(effects.c.undoes == bindparam("undoes")))
 _RULE_IN_FORCE = Statement(
     select(rules).where(
         rules.c.session == bindparam("session"),
@@ -82,10 +97,13 @@ class Begun:
 
     ``run``: enter it now, as attempt ``effect.attempts``. ``recorded``: its outcome is in
     ``effect``. ``in_doubt``: it may have happened. ``refused``: other arguments than the row's.
+
+    ``resent``: an earlier attempt, under the same key, may have happened.
     """
 
     outcome: Outcome
     effect: EffectRecord
+    resent: bool = False
 
 
 class Ledger:
@@ -109,6 +127,8 @@ class Ledger:
         approval: str | None,
         rule: str | None,
         idempotency_key: str,
+        undoes: str | None = None,
+        resend: bool = False,
         lease_margin: float = 0,
         covered: Callable[[RuleRecord], bool] = lambda rule: True,
     ) -> Begun:
@@ -119,6 +139,9 @@ class Ledger:
             digest: Of the normalised ``args`` (``agent.canonical.call_digest``).
             approval: Id of the approval that allows it; whoever names one has looked at it.
             rule: Or id of the session's rule that allowed it unasked. One of both is needed.
+            undoes: Id of the effect that this call compensates.
+            resend: Enter a write in doubt again, since its service honours the key: the same
+                request under the same key happens once.
             lease_margin: Seconds that the lease must still last: the tool's timeout.
             covered: Whether this rule allows this call; asked before it is to run.
 
@@ -126,6 +149,7 @@ class Ledger:
             LeaseLost: The lease has another epoch, or too little time left; renew it first.
             RuleEnded: There is no such rule, it was revoked, or it does not cover the call;
                 nothing was begun.
+            AlreadyUndone: What it would compensate has been, or is being; nothing was begun.
             NotFound: There is no such session.
         """
 
@@ -135,10 +159,12 @@ class Ledger:
                 if guard.lease_expires_at - guard.clock <= lease_margin:
                     raise LeaseLost(session)
                 known = effect_of_call(writing, session, message, call)
-                if known is not None and not _may_run_again(known, digest):
+                if known is not None and not _may_run_again(known, digest, resend):
                     return _begun_before(writing, known, digest)
                 if approval is None:
                     _check_rule(writing, session, rule or "", covered)
+                if undoes is not None:
+                    _check_not_undone(writing, undoes, known)
                 if known is not None:
                     return _begin_again(writing, known)
                 effect = EffectRecord(
@@ -155,6 +181,7 @@ class Ledger:
                     approval=approval,
                     rule=rule,
                     idempotency_key=idempotency_key,
+                    undoes=undoes,
                     started_at=now(),
                 )
                 _INSERT.run(writing.conn, dict(effect))
@@ -204,6 +231,48 @@ class Ledger:
             if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
                 close_doubt(writing, doubt, state)
         return effect.model_copy(update=change | {"attempts": attempt})
+
+    def leave(self, id: str, *, epoch: int) -> EffectRecord:
+        """Record that nobody is at a write any more: begun and not ended, it is in doubt.
+
+        Raises:
+            LeaseLost: The lease has another epoch; whoever holds it may be at it.
+        """
+        with self._db.write() as writing:
+            effect = _locked(writing, id)
+            writing.lock(effect.session, epoch=epoch)
+            return _in_doubt(writing, effect) if effect.state == "intended" else effect
+
+    def find(
+        self, id: str, *, attempt: int, finding: Finding, result: dict[str, Any]
+    ) -> EffectRecord:
+        """Record what the service's own record says of a write in doubt.
+
+        It needs no lease, as it is evidence. What is known already, or is a later attempt's, is
+        left as it is. A finding that settles nothing is kept for whoever is asked.
+
+        Args:
+            result: What the model gets as the call's result, when it happened: ``text``,
+                ``status``, and ``skip``, the length of what the harness put before it.
+
+        Returns:
+            The effect as it stands then.
+        """
+        found = {"summary": finding.summary, "record": dict(finding.record), "at": now()}
+        with self._db.write() as writing:
+            effect = _locked(writing, id)
+            if (effect.state, effect.attempts) != ("in_doubt", attempt):
+                return effect
+            change = _as_found(effect, finding, found, result)
+            _change(writing, effect, change)
+            writing.record(
+                effect.session,
+                "effect.found",
+                {**_name(effect), "happened": finding.happened, **found},
+            )
+            if finding.happened is not None and (doubt := open_doubt(writing, effect)) is not None:
+                close_doubt(writing, doubt, change["state"])
+        return effect.model_copy(update=change)
 
     def settle(
         self,
@@ -268,6 +337,11 @@ class Ledger:
         """The effects of a turn, in the order in which they began."""
         return self._all(_OF_TURN, session=session, turn=turn)
 
+    def undone_by(self, id: str) -> EffectRecord | None:
+        """The effect that compensates this one, or may; ``None`` when none does."""
+        undoing = [effect for effect in self._all(_UNDOING, undoes=id) if effect.state != "failed"]
+        return undoing[0] if undoing else None
+
     def open_doubts(self, session: str) -> EffectList:
         """The writes of a session that may have happened, in the order in which they began."""
         return self._all(_OPEN_DOUBTS, session=session)
@@ -318,9 +392,39 @@ def effect_of_call(writing: Writing, session: str, message: str, call: str) -> E
     return EffectRecord(**row) if row else None
 
 
-def _may_run_again(effect: EffectRecord, digest: str) -> bool:
-    """Whether this write was begun before, and a person found that it did not happen."""
-    return digest == effect.digest and effect.settled == NOT_HAPPENED
+def _may_run_again(effect: EffectRecord, digest: str, resend: bool) -> bool:
+    """Whether this write was begun before and is known not to have happened, or is safe to send
+    again."""
+    if digest != effect.digest:
+        return False
+    return effect.settled == NOT_HAPPENED or (resend and effect.state == "in_doubt")
+
+
+def _as_found(
+    effect: EffectRecord, finding: Finding, found: dict[str, Any], result: dict[str, Any]
+) -> dict[str, Any]:
+    """The columns that a finding changes."""
+    evidence = {**(effect.evidence or {}), "found": found}
+    if finding.happened is None:
+        return {"state": "in_doubt", "evidence": evidence}
+    by = {"name": RECORD}
+    change: dict[str, Any] = {
+        "state": "committed" if finding.happened else "failed",
+        "settled": HAPPENED if finding.happened else NOT_HAPPENED,
+        "evidence": {"found": found, "by": by, "before": effect.evidence},
+        "ended_at": found["at"],
+    }
+    if finding.happened:
+        change |= {"result": result, "transaction": finding.transaction or effect.transaction}
+    return change
+
+
+def _check_not_undone(writing: Writing, undoes: str, known: EffectRecord | None) -> None:
+    """Raise when another effect has compensated this one, or may have."""
+    for row in _UNDOING.all(writing.conn, undoes=undoes):
+        other = EffectRecord(**row)
+        if (known is None or other.id != known.id) and other.state != "failed":
+            raise AlreadyUndone(undoes, other.id, other.state)
 
 
 def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
@@ -329,19 +433,21 @@ def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
         writing.record(effect.session, "effect.refused", {**_name(effect), "other_digest": digest})
         return Begun("refused", effect)
     if effect.state == "intended":
-        change: dict[str, Any] = {"state": "in_doubt"}
-        _change(writing, effect, change)
-        writing.record(
-            effect.session,
-            "effect.in_doubt",
-            {**_name(effect), "why": "begun before, and no outcome was recorded"},
-        )
-        return Begun("in_doubt", effect.model_copy(update=change))
+        return Begun("in_doubt", _in_doubt(writing, effect))
     return Begun("in_doubt" if effect.state == "in_doubt" else "recorded", effect)
 
 
+def _in_doubt(writing: Writing, effect: EffectRecord) -> EffectRecord:
+    change: dict[str, Any] = {"state": "in_doubt"}
+    _change(writing, effect, change)
+    why = "begun before, and no outcome was recorded"
+    writing.record(effect.session, "effect.in_doubt", {**_name(effect), "why": why})
+    return effect.model_copy(update=change)
+
+
 def _begin_again(writing: Writing, effect: EffectRecord) -> Begun:
-    """The next attempt of a write that did not happen."""
+    """The next attempt of a write that did not happen, or that its service would recognise."""
+    resent = effect.state == "in_doubt"
     change = {
         "state": "intended",
         "attempts": effect.attempts + 1,
@@ -350,13 +456,13 @@ def _begin_again(writing: Writing, effect: EffectRecord) -> Begun:
         "transport": None,
         "transaction": None,
         "evidence": {"before": effect.evidence},
-        "started_at": now(),
+        "started_at": now() if effect.settled == NOT_HAPPENED else effect.started_at,
         "ended_at": None,
     }
     _change(writing, effect, change)
     effect = effect.model_copy(update=change)
     _record_intent(writing, effect)
-    return Begun("run", effect)
+    return Begun("run", effect, resent)
 
 
 def _check_rule(
@@ -410,6 +516,7 @@ def _record_intent(writing: Writing, effect: EffectRecord) -> None:
         "approval": effect.approval,
         "rule": effect.rule,
         "idempotency_key": effect.idempotency_key,
+        "undoes": effect.undoes,
     }
     writing.record(effect.session, "effect.intended", _name(effect) | more)
 

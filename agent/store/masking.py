@@ -1,13 +1,27 @@
-"""What the trail does not keep: values of fields whose names say that they are secret."""
+"""What the trail does not keep: secrets, told by the name of their field, by their shape or by
+their value.
+
+By name, whole values of fields are masked. By shape and by value, it is a part of a text, also
+within a key; the mark in its place says what it was.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agent.canonical import canonical_json
+
+Mask = Callable[[str], str]
+
 MASK = "«masked»"
+OWN = "«masked: configured secret»"
+
+SHORTEST = 8
+"""Characters of a secret of this process that is masked by value; shorter ones are words too."""
 
 # Matched against a name without case and separators. Counts of tokens are not secrets.
 _SECRET = re.compile(
@@ -26,13 +40,162 @@ def looks_secret(name: str) -> bool:
     return plain in _SECRET_WHOLE or _SECRET.search(plain) is not None
 
 
-def masked(value: Any) -> Any:
+@dataclass(frozen=True)
+class Shape:
+    """What a kind of secret looks like.
+
+    ``start`` is a cheap look at the JSON of a whole entry: without a match, no such secret is in
+    it. No pattern takes more than a time in proportion to the text: a repeat without a bound is
+    possessive, and what it has read is not read again by an attempt that begins later.
+    """
+
+    mark: str
+    start: re.Pattern[str]
+    pattern: re.Pattern[str]
+    becomes: str
+
+    def masked(self, text: str) -> str:
+        """The text with the mark in place of each secret of this kind."""
+        return self.pattern.sub(self.becomes, text)
+
+
+def _shape(kind: str, start: str, pattern: str, becomes: str = "{}") -> Shape:
+    mark = f"«masked: {kind}»"
+    return Shape(mark, re.compile(start), re.compile(pattern), becomes.format(mark))
+
+
+def _token(kind: str, start: str, rest: str, *, after: str = "A-Za-z0-9") -> Shape:
+    """A token that does not begin within a word.
+
+    Its start stands first in the pattern, so that the search goes from one to the next.
+    """
+    return _shape(kind, start, f"{start}(?<![{after}]{start}){rest}")
+
+
+# Words joined by hyphens are no key: there is a digit, a capital, or a long run of letters.
+_KEY = r"(?=[a-z_-]{0,40}+[A-Z0-9]|[a-z]{20})[A-Za-z0-9_-]{16,}+"
+_PRIVATE_KEY = r"(?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+_USER = r"""[^\s/?#@:"'`<>\\«»]*+"""
+_PASSWORD = r"""[^\s/?#@"'`<>\\«»]*+"""
+_WORD = "[A-Za-z0-9_-]"
+
+SHAPES = (
+    _shape(
+        "private key",
+        "-----BEGIN ",
+        # To its end; one that was cut off, as far as lines of base64 follow.
+        f"-----BEGIN {_PRIVATE_KEY}"
+        rf"(?:(?:[^-]++|-(?!----(?:BEGIN|END) ))*+-----END {_PRIVATE_KEY}"
+        r"|(?:[\s\\nr]{0,8}[A-Za-z0-9+/=]{30,}+)*+)",
+    ),
+    _shape(
+        "password",
+        r'://[^\s/?#@:"]*+:[^\s/?#@"]*+@',
+        rf"://{_USER}:(?:{_PASSWORD}@)++",
+        "://{}@",
+    ),
+    _shape(
+        "bearer token",
+        "earer ",
+        # Prose goes on with words: there is a digit, or it is longer than those.
+        r"([Bb]earer {1,4})(?=[A-Za-z._~+/=-]{0,23}+[A-Za-z0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}+",
+        r"\1{}",
+    ),
+    _token(
+        "JSON web token",
+        "eyJ",
+        rf"{_WORD}{{5,}}+\.{_WORD}{{5,}}+\.{_WORD}*+(?:\.{_WORD}++\.{_WORD}++)?+",
+        after="A-Za-z0-9_-",
+    ),
+    _token("GitHub token", "gh[pousr]_", r"[A-Za-z0-9_]{20,}+"),
+    _token("GitHub token", "github_pat_", r"[A-Za-z0-9_]{20,}+"),
+    _token("Slack token", "xox[a-z]-", r"[A-Za-z0-9-]{10,}+"),
+    _token("AWS access key", "A[KS]IA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _token("Google API key", "AIza", r"[A-Za-z0-9_-]{30,}+"),
+    _token("API key", "sk-", _KEY),
+    _token("API key", "sk_(?:live|test)_", _KEY),
+    _token("API key", "gsk_", _KEY),
+    _token("API key", "lsv2_", _KEY),
+)
+
+MARKS = tuple(dict.fromkeys((MASK, OWN, *(shape.mark for shape in SHAPES))))
+
+
+class Masks:
+    """What one process masks. Masking twice is the same as masking once.
+
+    Args:
+        secrets: Values of its own that nobody may read in the trail, such as its API key; those
+            below ``SHORTEST`` characters are left out.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        own = sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True)
+        self._spellings = [canonical_json(secret)[1:-1] for secret in own]
+        # A mark is taken as a whole, lest a secret that is a word of it be found in there.
+        self._own = re.compile("|".join(map(re.escape, [*own, *MARKS])))
+
+    def json(self, data: Mapping[str, Any]) -> str:
+        """The canonical JSON of the data, masked.
+
+        Raises:
+            ValueError, TypeError: It is not JSON.
+        """
+        named = masked_by_name(data)
+        text = canonical_json(named)
+        found = [shape.masked for shape in SHAPES if shape.start.search(text)]
+        if any(spelling in text for spelling in self._spellings):
+            found.insert(0, self._without_own)
+        return canonical_json(_masked_texts(named, found)) if found else text
+
+    def text(self, text: str) -> str:
+        """The text with a mark in place of everything that has a secret's value or shape."""
+        return _through([self._without_own, *(shape.masked for shape in SHAPES)], text)
+
+    def _without_own(self, text: str) -> str:
+        return self._own.sub(lambda found: found[0] if found[0] in MARKS else OWN, text)
+
+
+def masked_by_name(value: Any) -> Any:
     """A copy of a JSON value in which the value of every secret-looking field is ``MASK``."""
-    if isinstance(value, Mapping):
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
         return {
-            key: MASK if isinstance(key, str) and looks_secret(key) else masked(item)
+            key: MASK if isinstance(key, str) and looks_secret(key) else masked_by_name(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [masked(item) for item in value]
+        return [masked_by_name(item) for item in value]
     return value
+
+
+def _masked_texts(value: Any, masks: Sequence[Mask]) -> Any:
+    """A copy with every text masked, keys too; what belongs to a masked key is ``MASK``."""
+    if isinstance(value, str):
+        return _through(masks, value)
+    if isinstance(value, list):
+        return [_masked_texts(item, masks) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result: dict[Any, Any] = {}
+    for key, item in value.items():
+        name = _through(masks, key) if isinstance(key, str) else key
+        whole = name == key
+        result[_free(name, result)] = _masked_texts(item, masks) if whole else MASK
+    return result
+
+
+def _through(masks: Sequence[Mask], text: str) -> str:
+    for mask in masks:
+        text = mask(text)
+    return text
+
+
+def _free(name: Any, taken: Mapping[Any, Any]) -> Any:
+    """The name, with a number when two became the same."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free

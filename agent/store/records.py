@@ -50,7 +50,9 @@ class ApprovalRecord(Record):
 
     ``args`` is what was proposed, ``decided_args`` what an edit made of it; ``digest`` binds
     whichever runs. ``comment`` is a rejection's reason or a response's text. ``attempt`` tells
-    apart the doubts of a write that ran again.
+    apart the questions about one call: the doubts of a write that ran again, and the approvals of
+    one whose preview changed or that expired and was asked again. ``undoes`` is the effect that
+    the call would compensate.
     """
 
     id: str
@@ -82,13 +84,20 @@ class ApprovalRecord(Record):
     decided_via: str | None = None
     decided_at: str | None = None
     comment: str | None = None
+    expires_at: str | None = None
+    undoes: str | None = None
+
+    @property
+    def was_void(self) -> bool:
+        """Whether it was approved, or edited, and taken back before anything ran."""
+        return self.status == "superseded" and self.decided_digest is not None
 
 
 class EffectRecord(Record):
     """One write in the ledger, its latest attempt.
 
-    ``settled`` is ``"happened"`` or ``"not happened"`` when a person said so; by whom and when
-    is in ``evidence``.
+    ``settled`` is ``"happened"`` or ``"not happened"`` when a person or the service's own record
+    said so; which of them and when is in ``evidence``. ``undoes`` is the effect it compensates.
     """
 
     id: str
@@ -112,6 +121,7 @@ class EffectRecord(Record):
     settled: str | None = None
     started_at: str = ""
     ended_at: str | None = None
+    undoes: str | None = None
 
 
 class RuleRecord(Record):

@@ -122,13 +122,15 @@ sessions = Table(
     Column("deleted_by", AnyText),
     Column("trail_seq", Integer, nullable=False),
     Column("trail_hash", Plain, nullable=False),
+    Column("trail_seal", Plain),
     Column("lease_owner", AnyText, nullable=False),
     Column("lease_epoch", Integer, nullable=False),
     Column("lease_expires_at", Double, nullable=False),
 )
 Index("sessions_newest", sessions.c.updated_at, sessions.c.id)
 
-# `attempt` is the ledger's, so that each doubt of a write that ran again is asked anew.
+# `attempt` counts the questions about one call: of a doubt it is the ledger's, so that each doubt
+# of a write that ran again is asked anew; of a write it grows when an answer has become void.
 approvals = Table(
     "approvals",
     metadata,
@@ -162,9 +164,12 @@ approvals = Table(
     Column("decided_via", AnyText),
     Column("decided_at", Plain),
     Column("comment", AnyText),
+    Column("expires_at", Plain),
+    Column("undoes", Plain),
     UniqueConstraint("session", "message", "call", "kind", "attempt", name="approvals_call"),
 )
 Index("approvals_inbox", approvals.c.status, approvals.c.n)
+Index("approvals_expiry", approvals.c.status, approvals.c.expires_at)
 Index("approvals_waiting", approvals.c.session, approvals.c.status, approvals.c.n)
 Index("approvals_turn", approvals.c.session, approvals.c.turn)
 
@@ -208,10 +213,12 @@ effects = Table(
     Column("settled", Plain),
     Column("started_at", Plain, nullable=False),
     Column("ended_at", Plain),
+    Column("undoes", Plain),
     UniqueConstraint("session", "message", "call", name="effects_call"),
 )
 Index("effects_turn", effects.c.session, effects.c.turn)
 Index("effects_state", effects.c.state, effects.c.session)
+Index("effects_undoes", effects.c.undoes)
 
 # `data` and `salt` are emptied when the session is deleted; `data_hash` keeps the chain whole.
 trail = Table(

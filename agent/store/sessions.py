@@ -120,7 +120,7 @@ class Sessions:
             chain = {"trail_seq": 0, "trail_hash": "", "lease_epoch": 0, **FREE}
             with self._db.write() as writing:
                 writing.conn.execute(insert(sessions).inline(), record.model_dump() | chain)
-                writing.lock(session)
+                writing.begin_chain(session)
                 made = {name: getattr(record, name) for name in (*_WATCHED, "parent")}
                 made |= {"surroundings": dict(surroundings or {}), "by": actor_data(actor)}
                 writing.record(session, CREATED, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine
 
@@ -12,8 +13,12 @@ from agent.store.leases import Leases
 from agent.store.ledger import Ledger
 from agent.store.owner import Owner, process_owner
 from agent.store.rules import Rules
+from agent.store.safeguards import Safeguards
 from agent.store.sessions import Sessions
 from agent.store.trail import Trail
+
+if TYPE_CHECKING:
+    from agent.config import Settings
 
 
 class Store:
@@ -33,7 +38,19 @@ class Store:
         self.leases = Leases(database)
 
     @classmethod
-    def open(cls, url: str, *, home: Path | None = None) -> Store:
+    def of(cls, settings: Settings) -> Store:
+        """Open the database that the settings name, with the key of its trail.
+
+        Raises what ``open`` raises, and ``UsageError`` for a state folder that cannot be used.
+        """
+        key = settings.trail_key.get_secret_value() if settings.trail_key else None
+        guards = Safeguards(key, settings.secrets)
+        return cls.open(settings.database_url, home=settings.ensure_home(), safeguards=guards)
+
+    @classmethod
+    def open(
+        cls, url: str, *, home: Path | None = None, safeguards: Safeguards | None = None
+    ) -> Store:
         """Open a database, create it when missing and bring its schema up to date.
 
         Args:
@@ -41,12 +58,13 @@ class Store:
             home: The state folder, where processes prove that they live (``agent.store.owner``).
                 Default: the folder of the SQLite file. PostgreSQL has none: there the lease of
                 a process that died is waited for, unless ``home`` is given.
+            safeguards: What guards the trail: its key, and what is masked by value.
 
         Raises:
             UsageError: The URL is not understood, or its driver is not installed.
             StoreError: It cannot be opened; ``SchemaTooNew`` when a newer program wrote it.
         """
-        return cls(Database(url, home))
+        return cls(Database(url, home, safeguards))
 
     @property
     def url(self) -> str:

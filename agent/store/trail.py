@@ -5,28 +5,35 @@
     data_hash = sha256([salt, data])
     hash      = sha256([prev, seq, at, session, kind, data_hash])      prev of the first: ""
 
+    seal      = hmac(key, [session, seq, hash])                        of the last entry
+
 over canonical JSON. When a session is deleted, data and salts go and the hashes stay, so its
-chain still holds. The head of each chain is kept in the session's row, so that a cut end is
-noticed as well. Somebody who can write the database can of course write a whole new chain: that
-takes ``heads()`` kept elsewhere, or signed, to notice.
+chain still holds. The end of each chain is kept in the session's row, so that a cut end is
+noticed as well. Somebody who can write the database can of course write a whole new chain, and
+its end. A seal in the row, which takes a key, shows that; and so does a ``Head`` kept elsewhere,
+which also shows a session, or a whole database, that was put back to what it was.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Text, bindparam, select, type_coerce, union
+from sqlalchemy import Connection, Text, bindparam, select, type_coerce, union
+from sqlalchemy.sql.functions import count
 
-from agent.errors import NotFound
+from agent.errors import NotFound, UsageError
 from agent.store.database import Database
+from agent.store.heads import End, Head
+from agent.store.leases import in_force
 from agent.store.records import TrailEntry
+from agent.store.safeguards import TrailKey
 from agent.store.schema import sessions, trail
 from agent.store.statement import Row, Statement
-from agent.store.writing import hash_of_data, hash_of_entry
+from agent.store.writing import Writing, hash_of_data, hash_of_entry
 
 _PAGE = 500
 TOMBSTONE = "session.deleted"
@@ -39,7 +46,8 @@ _CHECKED = select(
     trail.c.data_hash,
     trail.c.prev,
     trail.c.hash,
-)
+).execution_options(yield_per=_PAGE)
+_END = select(sessions.c.trail_seq, sessions.c.trail_hash, sessions.c.trail_seal)
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,16 @@ class Problem:
     session: str
     seq: int
     what: str
+
+
+@dataclass
+class Sealing:
+    """What came of sealing: sessions sealed now, and before; open elsewhere; what is wrong."""
+
+    sealed: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
 
 class Trail:
@@ -74,6 +92,17 @@ class Trail:
             writing.lock(session, epoch=epoch)
             for kind, data in entries:
                 writing.record(session, kind, data)
+
+    def check_key(self, session: str) -> None:
+        """Make sure that this process may append, before it does anything else for a session.
+
+        Raises:
+            StoreError: The chain is sealed, and not with the key of this process.
+        """
+        with self._db.read() as conn:
+            end = conn.execute(_END.where(sessions.c.id == session)).one_or_none()
+        if end is not None:
+            self._db.safeguards.check_seal(session, *end)
 
     def entries(
         self,
@@ -109,54 +138,110 @@ class Trail:
             after = page[-1].position if session is None else page[-1].seq
 
     def heads(self) -> list[tuple[str, int, str]]:
-        """Session, number of entries and last hash of every chain, by session.
-
-        Kept outside the database, or under a key, it shows later what was cut or rewritten.
-        """
+        """Session, number of entries and last hash of every chain, by session."""
         query = select(sessions.c.id, sessions.c.trail_seq, sessions.c.trail_hash)
         with self._db.read() as conn:
             return [(*row,) for row in conn.execute(query.order_by(sessions.c.id))]
 
-    def verify(self, session: str | None = None) -> list[Problem]:
+    def head(self) -> Head:
+        """The ends of all chains: kept outside, it shows later what was cut or rewritten."""
+        return Head(self.heads())
+
+    def sealed(self) -> int:
+        """How many sessions have a seal, whoever made it."""
+        with self._db.read() as conn:
+            return conn.scalar(select(count(sessions.c.trail_seal))) or 0
+
+    def verify(self, session: str | None = None, head: Head | None = None) -> list[Problem]:
         """What is changed, missing or out of place; an empty list when all chains hold.
 
+        Args:
+            head: Each chain must still hold the end that this names for it.
+
         Raises:
-            NotFound: There is no such session, not even a deleted one.
+            NotFound: There is no such session, not even a deleted one or in the head.
         """
-        names = self._chains()
+        ends = head.ends if head else {}
+        names = sorted({*self._chains(), *ends})
         if session is not None and session not in names:
             raise NotFound("session", session)
         chosen = names if session is None else [session]
-        return [problem for name in chosen for problem in self._verify_chain(name)]
+        found = []
+        for name in chosen:
+            with self._db.snapshot() as conn:
+                found += _check(conn, name, self._db.safeguards.key, ends.get(name))
+        return found
+
+    def seal(self) -> Sealing:
+        """Verify every chain, and seal those that have no seal: its maker vouches for them.
+
+        A chain with a problem is not sealed. Nor is one that a living process works on: that
+        process may have no key, and could not record what comes of its write.
+
+        Raises:
+            UsageError: This process has no key.
+        """
+        key = self._db.safeguards.key
+        if key is None:
+            raise UsageError("SAYSO_TRAIL_KEY is not set, so there is no key to seal with.")
+        result = Sealing()
+        for session in self._chains():
+            with self._db.write() as writing:
+                self._seal(writing, session, key, result)
+        return result
+
+    def _seal(self, writing: Writing, session: str, key: TrailKey, result: Sealing) -> None:
+        try:
+            guard = writing.lock(session, deleted=True)
+        except NotFound:  # entries without a session
+            result.problems.extend(_check(writing.conn, session, key, None))
+            return
+        problems = _check(writing.conn, session, key if guard.trail_seal else None, None)
+        if problems:
+            result.problems.extend(problems)
+        elif guard.trail_seal:
+            result.before.append(session)
+        elif in_force(guard, self._db.home):
+            result.busy.append(session)
+        else:
+            seal = key.seal(session, guard.trail_seq, guard.trail_hash)
+            writing.change(session, {"trail_seal": seal})
+            result.sealed.append(session)
 
     def _chains(self) -> list[str]:
         names = union(select(sessions.c.id), select(trail.c.session))
         with self._db.read() as conn:
-            return sorted(conn.scalars(names))
+            return sorted(map(str, conn.scalars(names)))
 
-    def _verify_chain(self, session: str) -> list[Problem]:
-        with self._db.snapshot() as conn:
-            head = conn.execute(
-                select(sessions.c.trail_seq, sessions.c.trail_hash).where(sessions.c.id == session)
-            ).one_or_none()
-            chain = _ChainCheck(session)
-            query = _CHECKED.where(trail.c.session == session).order_by(trail.c.seq)
-            for row in conn.execution_options(yield_per=_PAGE).execute(query):
-                chain.look_at(row)
-        return chain.close(head)
+
+def _check(conn: Connection, session: str, key: TrailKey | None, kept: End | None) -> list[Problem]:
+    """What is wrong with one chain, its seal, and the end that was kept of it elsewhere."""
+    end = conn.execute(_END.where(sessions.c.id == session)).one_or_none()
+    chain = _ChainCheck(session, kept)
+    for row in conn.execute(_CHECKED.where(trail.c.session == session).order_by(trail.c.seq)):
+        chain.look_at(row)
+    return chain.close(end, key)
 
 
 class _ChainCheck:
-    """Walks one chain in order of ``seq`` and notes what does not fit."""
+    """Walks one chain in order of ``seq`` and notes what does not fit; ``kept``: see ``_check``."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, kept: End | None) -> None:
         self.session = session
+        self.kept = kept
+        self.found_kept = False
         self.problems: list[Problem] = []
         self.seq, self.hash = 0, ""
         self.erased: list[int] = []
         self.tombstone = 0
 
     def look_at(self, row: Any) -> None:
+        if not _is_plain(row):
+            self._note(self.seq + 1, "is missing: what stands there is no entry")
+            return
+        if row.seq <= self.seq:
+            self._note(row.seq, "stands before the first entry")
+            return
         if row.seq != self.seq + 1:
             self._missing(self.seq + 1, row.seq - 1)
         elif row.prev != self.hash:
@@ -170,20 +255,39 @@ class _ChainCheck:
             self.erased.append(row.seq)
         elif not _data_fits(row):
             self._note(row.seq, "its data was changed")
+        if self.kept and row.seq == self.kept.seq:
+            self.found_kept = True
+            if row.hash != self.kept.hash:
+                self._note(row.seq, "is not the entry that the head names")
         self.seq, self.hash = row.seq, row.hash
 
-    def close(self, head: Any) -> list[Problem]:
-        if head is None:
-            if self.seq:
+    def close(self, end: Any, key: TrailKey | None) -> list[Problem]:
+        if end is None:
+            if self.seq or not self.kept:
                 self._note(0, "entries of a session that does not exist")
-        elif self.seq < head.trail_seq:
-            self._missing(self.seq + 1, head.trail_seq)
-        elif self.seq != head.trail_seq or self.hash != head.trail_hash:
+        elif not (isinstance(end.trail_seq, int) and isinstance(end.trail_hash, str)):
+            self._note(0, "the session does not say which entry is its last")
+            return self.problems
+        elif self.seq < max(end.trail_seq, 1):
+            self._missing(self.seq + 1, max(end.trail_seq, 1))
+        elif self.seq != end.trail_seq or self.hash != end.trail_hash:
             self._note(self.seq, "is not the entry that the session names as its last")
+        if end and key:
+            self._check_seal(end, key)
+        if self.kept and not self.found_kept:
+            gone = "it is not there" if self.seq or end else "its session is not there"
+            self._note(self.kept.seq, f"is named by the head, and {gone}")
         for seq in self.erased:
             if seq >= self.tombstone:
                 self._note(seq, "its data was erased, and the session was not deleted after it")
         return sorted(self.problems, key=lambda problem: problem.seq)
+
+    def _check_seal(self, end: Any, key: TrailKey) -> None:
+        if end.trail_seal is None:
+            why = "begun without the key (then: sayso trail seal), or its seal was taken away"
+            self._note(end.trail_seq, f"is not sealed: {why}")
+        elif not key.made(end.trail_seal, self.session, end.trail_seq, end.trail_hash):
+            self._note(end.trail_seq, "was sealed with another key, or changed after it was sealed")
 
     def _missing(self, first: int, last: int) -> None:
         self._note(first, "is missing" if first == last else f"to {last} are missing")
@@ -196,8 +300,14 @@ def _only_given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _is_plain(row: Any) -> bool:
+    """Whether a row has the types that the program writes; SQLite takes any."""
+    texts = (row.at, row.kind, row.data_hash, row.prev, row.hash)
+    return isinstance(row.seq, int) and all(isinstance(text, str) for text in texts)
+
+
 def _data_fits(row: Any) -> bool:
-    return row.salt is not None and hash_of_data(row.salt, row.data) == str(row.data_hash)
+    return isinstance(row.salt, str) and hash_of_data(row.salt, row.data) == row.data_hash
 
 
 @cache

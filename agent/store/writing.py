@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Text, bindparam, insert, select, update
 from agent.canonical import canonical_json
 from agent.errors import LeaseLost, NotFound
 from agent.store.ids import now
-from agent.store.masking import masked
 from agent.store.records import EffectRecord
+from agent.store.safeguards import Safeguards
 from agent.store.schema import clock, effects, sessions, trail
 from agent.store.statement import Statement
 from agent.types import Actor
@@ -25,6 +25,7 @@ _LOCK = Statement(
         sessions.c.deleted_by,
         sessions.c.trail_seq,
         sessions.c.trail_hash,
+        sessions.c.trail_seal,
         sessions.c.lease_owner,
         sessions.c.lease_epoch,
         sessions.c.lease_expires_at,
@@ -34,7 +35,7 @@ _LOCK = Statement(
     .with_for_update(key_share=True)
 )
 _LOCK_OF_EFFECT = Statement(
-    select(effects, sessions.c.trail_seq, sessions.c.trail_hash)
+    select(effects, sessions.c.trail_seq, sessions.c.trail_hash, sessions.c.trail_seal)
     .join(sessions, sessions.c.id == effects.c.session)
     .where(effects.c.id == bindparam("effect"))
     .with_for_update(key_share=True, of=sessions)
@@ -52,6 +53,7 @@ class Guard(NamedTuple):
     deleted_by: str | None
     trail_seq: int
     trail_hash: str
+    trail_seal: str | None
     lease_owner: str
     lease_epoch: int
     lease_expires_at: float
@@ -60,15 +62,20 @@ class Guard(NamedTuple):
 
 @dataclass
 class _Head:
+    """The end of a chain. ``seal`` is that of the end as it was found; ``None``: not sealed."""
+
     seq: int
     hash: str
+    seal: str | None
+    grown: bool = False
 
 
 class Writing:
     """The connection of a transaction, and what it will add to the trails when it commits."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: Connection, safeguards: Safeguards) -> None:
         self.conn = conn
+        self._safeguards = safeguards
         self._heads: dict[str, _Head] = {}
         self._entries: list[dict[str, Any]] = []
         self._changes: dict[str, dict[str, Any]] = {}
@@ -94,8 +101,18 @@ class Writing:
             raise deleted_session(session, guard.deleted_at, guard.deleted_by)
         if epoch is not None and guard.lease_epoch != epoch:
             raise LeaseLost(session)
-        self._heads.setdefault(session, _Head(guard.trail_seq, guard.trail_hash))
+        head = _Head(guard.trail_seq, guard.trail_hash, guard.trail_seal)
+        self._heads.setdefault(session, head)
         return guard
+
+    def begin_chain(self, session: str) -> None:
+        """Be ready to record about a session that this transaction has just inserted.
+
+        Only such a chain is sealed from its first entry: one that lost its seal, or all its
+        entries, does not get a new seal by growing.
+        """
+        key = self._safeguards.key
+        self._heads[session] = _Head(0, "", key.seal(session, 0, "") if key else None)
 
     def lock_effect(self, effect: str) -> EffectRecord:
         """Lock the session of an effect, and return the effect as it stood before the lock.
@@ -109,15 +126,22 @@ class Writing:
         values = _LOCK_OF_EFFECT.one(self.conn, effect=effect)
         if values is None:
             raise NotFound("effect", effect, hint="List them: sayso effects")
-        head = _Head(values.pop("trail_seq"), values.pop("trail_hash"))
+        head = _Head(*(values.pop(name) for name in ("trail_seq", "trail_hash", "trail_seal")))
         self._heads.setdefault(values["session"], head)
         return EffectRecord(**values)
 
     def record(self, session: str, kind: str, data: dict[str, Any]) -> None:
-        """Add an entry to the trail of a locked session; secret-looking fields are masked."""
+        """Add an entry to the trail of a locked session; secrets in its data are masked.
+
+        Raises:
+            StoreError: The chain is sealed, and not with the key of this process.
+        """
         head = self._heads[session]
-        entry = _chain_entry(session, kind, masked(data), head.seq + 1, head.hash)
-        head.seq, head.hash = entry["seq"], entry["hash"]
+        if not head.grown:
+            self._safeguards.check_seal(session, head.seq, head.hash, head.seal)
+        text = self._safeguards.masks.json(data)
+        entry = _chain_entry(session, kind, text, head.seq + 1, head.hash)
+        head.seq, head.hash, head.grown = entry["seq"], entry["hash"], True
         self._entries.append(entry)
         self.change(session, {"trail_seq": head.seq, "trail_hash": head.hash})
 
@@ -131,8 +155,15 @@ class Writing:
             _APPEND.run(self.conn, entry)
         self._entries.clear()
         for session, values in self._changes.items():
-            _CHANGE.run(self.conn, values | {"key": session})
+            _CHANGE.run(self.conn, values | self._seal(session) | {"key": session})
         self._changes.clear()
+
+    def _seal(self, session: str) -> dict[str, str]:
+        """The column of the new seal, where a sealed chain has grown."""
+        head, key = self._heads[session], self._safeguards.key
+        if key is None or head.seal is None or not head.grown:
+            return {}
+        return {"trail_seal": key.seal(session, head.seq, head.hash)}
 
 
 def deleted_session(session: str, at: str, by: str | None) -> NotFound:
@@ -145,17 +176,15 @@ def actor_data(actor: Actor) -> dict[str, Any]:
     return {"name": actor.name, "uid": actor.uid, "host": actor.host, "via": actor.via}
 
 
-def _chain_entry(
-    session: str, kind: str, data: dict[str, Any], seq: int, prev: str
-) -> dict[str, Any]:
-    at, salt, text = now(), token_hex(16), canonical_json(data)
-    data_hash = hash_of_data(salt, text)
+def _chain_entry(session: str, kind: str, data: str, seq: int, prev: str) -> dict[str, Any]:
+    at, salt = now(), token_hex(16)
+    data_hash = hash_of_data(salt, data)
     return {
         "session": session,
         "seq": seq,
         "at": at,
         "kind": kind,
-        "data": text,
+        "data": data,
         "salt": salt,
         "data_hash": data_hash,
         "prev": prev,

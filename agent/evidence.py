@@ -1,0 +1,221 @@
+"""What is known of a write beside the word of its answer: evidence, preconditions, the record.
+
+Evidence is a result that the harness recorded after it let a tool run. What the model wrote, what
+a person answered in a tool's place and what an error says is none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import astuple, replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+import prompts
+from agent.canonical import canonical_json, check_plain
+from agent.checks.arguments import normalise
+from agent.deadlines import within
+from agent.policy.evaluate import outside
+from agent.provenance import marked, unmarked
+from agent.safe_text import shorten
+from agent.threads import in_thread
+from agent.types import Authority
+from tools.contract import (
+    Call,
+    CallInfo,
+    Contract,
+    Evidence,
+    Finding,
+    Preview,
+    Unmet,
+    contract_of,
+    is_read,
+)
+
+RAN = "sayso_ran"
+"""Key, in a tool message, of how it ran: ``args`` where they are not those of the model's call,
+``skip`` the length of what the harness put before the result."""
+
+SHOWN = 2_000
+"""Characters of a read that a reviewer is shown with a doubt."""
+
+RECORD_SECONDS = 10.0
+"""For how long a contract's function may look at the record."""
+
+IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/#-]{1,64}")
+"""What can be an id. It goes into the receipt, which is in the harness's own words."""
+
+
+def evidence_in(messages: Sequence[BaseMessage]) -> list[Evidence]:
+    """The results of this session that count as evidence, oldest first."""
+    asked: dict[str, Mapping[str, Any]] = {}
+    found = []
+    for message in messages:
+        if isinstance(message, AIMessage):
+            asked = {call["id"] or "": call["args"] for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.status == "success":
+            ran = message.additional_kwargs.get(RAN)
+            if ran is not None and message.tool_call_id in asked:
+                args = ran.get("args", asked[message.tool_call_id])
+                text = str(message.content)[ran.get("skip", 0) :]
+                tool = message.name or ""
+                found.append(Evidence(tool, deepcopy(args), value_of(text, tool)))
+    return found
+
+
+def value_of(text: str, tool: str = "") -> Any:
+    """A result as a contract sees it: the value of a JSON text, without the untrusted marks."""
+    text = unmarked(text, tool)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def unmet(
+    contract: Contract, args: Mapping[str, Any], messages: Sequence[BaseMessage]
+) -> Unmet | None:
+    """Why the call must not be proposed yet; a precondition that fails itself does not hold."""
+    if contract.precondition is None:
+        return None
+    try:
+        found = contract.precondition(deepcopy(dict(args)), evidence_in(messages))
+    except Exception as error:
+        return Unmet(f"Its precondition could not be checked: {in_short(error)}.")
+    if found is None or isinstance(found, Unmet):
+        return found
+    return Unmet(f"Its precondition gave a {type(found).__name__}, which says nothing.")
+
+
+async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | None:
+    """What the call would change; a preview that fails says so and stops nobody."""
+    if contract.preview is None:
+        return None
+    try:
+        async with within(RECORD_SECONDS):
+            result = await in_thread(contract.preview, deepcopy(dict(args)))
+            found = await result if inspect.isawaitable(result) else result
+        if not isinstance(found, Preview):
+            raise TypeError(f"the tool gave a {type(found).__name__}")
+        return Preview(*map(str, astuple(found)))
+    except Exception as error:
+        return Preview(summary=f"no preview: {in_short(error)}")
+
+
+def unmet_text(missing: Unmet, tool: str, contract: Contract) -> str:
+    """What the model is told about a precondition that does not hold."""
+    read = f" Call {in_words(missing.read)} first, then propose this again." if missing.read else ""
+    return prompts.message("unmet", why=foreign(missing.why, tool, contract), read=read)
+
+
+def foreign(text: str, tool: str, contract: Contract) -> str:
+    """A tool's own words inside a sentence of ours: marked where they may be a stranger's."""
+    return f"\n{marked(text, tool)}\n" if contract.open_world else text
+
+
+def in_short(error: Exception) -> str:
+    """What a contract's function failed with."""
+    silent = (
+        "it gave no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    )
+    return str(error) or silent
+
+
+def in_words(call: Call) -> str:
+    """A call that a contract names, as the model would write it."""
+    return f"{call.tool}({canonical_json(dict(call.args))})"
+
+
+def check_of(contract: Contract, args: Mapping[str, Any]) -> Call | None:
+    """The read that shows whether a call happened, where the contract names one."""
+    try:
+        call = contract.check(deepcopy(dict(args))) if contract.check else None
+    except Exception:
+        return None
+    return call if isinstance(call, Call) else None
+
+
+def check_text(contract: Contract, args: Mapping[str, Any]) -> str:
+    """Where the model may look for the outcome of a write."""
+    call = check_of(contract, args)
+    return f"Find out with {in_words(call)}." if call else "Read the record to find out."
+
+
+async def read_now(call: Call, tools: Mapping[str, BaseTool], authority: Authority) -> str | None:
+    """What a read that a contract names shows now; ``None`` where it must not or cannot run."""
+    tool = tools.get(call.tool)
+    if tool is None:
+        return None
+    try:
+        args = normalise(tool, call.args).args
+        effects = contract_of(tool).effects_of(args)
+        if not is_read(effects) or outside(effects, authority):
+            return None
+        async with within(RECORD_SECONDS):
+            is_async = getattr(tool, "coroutine", None) is not None
+            shown = await (tool.ainvoke(args) if is_async else in_thread(tool.invoke, args))
+            return shorten(_text_of(shown), SHOWN)
+    except Exception as error:
+        return f"it could not be read ({in_short(error)})"
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
+
+
+async def look_up(contract: Contract, args: Mapping[str, Any], info: CallInfo) -> Finding | None:
+    """What the record says of a write in doubt; ``None`` without a way to ask."""
+    reconcile = contract.reconcile
+    if reconcile is None:
+        return None
+    return await _ask_record(lambda: reconcile(deepcopy(dict(args)), info))
+
+
+async def verify(
+    contract: Contract, args: Mapping[str, Any], info: CallInfo, result: Any
+) -> Finding | None:
+    """What the record says after a write that was answered; ``None`` without a postcondition."""
+    postcondition = contract.postcondition
+    if postcondition is None:
+        return None
+    return await _ask_record(lambda: postcondition(deepcopy(dict(args)), info, result))
+
+
+async def _ask_record(ask: Callable[[], Finding | Awaitable[Finding]]) -> Finding:
+    """A record that cannot be read, or a function that fails, has found out nothing."""
+    try:
+        async with within(RECORD_SECONDS):
+            asked = await in_thread(ask)
+            found = await asked if inspect.isawaitable(asked) else asked
+    except Exception as error:
+        return Finding(None, f"The record could not be read: {in_short(error)}.")
+    if problem := _problem_with(found):
+        return Finding(None, f"The record gave {problem}, which says nothing.")
+    if found.transaction is not None and not IDENTIFIER.fullmatch(found.transaction):
+        return replace(found, transaction=None)
+    return found
+
+
+def _problem_with(found: Any) -> str:
+    """What is wrong with a finding; empty when it can be used, and kept."""
+    if not isinstance(found, Finding):
+        return f"a {type(found).__name__}"
+    if not (found.happened is None or isinstance(found.happened, bool)):
+        return f"{found.happened!r} for whether it happened"
+    texts = found.summary, found.transaction or "", found.result or ""
+    if not all(isinstance(text, str) for text in texts):
+        return "something else than texts"
+    try:
+        check_plain(dict(found.record))
+    except (TypeError, ValueError) as error:
+        return f"a record that is no JSON ({error})"
+    return ""

@@ -1,0 +1,460 @@
+"""One write, from its permit to the ledger's last word on it.
+
+::
+
+    up to date? ─► intended ─► tool ─► its record (postcondition) ─► committed │ failed │ in doubt
+                      ▲                                                                    │
+                      └── did not happen, or the service knows the key ◄── record (look up)┘
+
+What stays in doubt is told to the model and put to a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from langchain.agents.middleware.types import ToolCallRequest
+from langchain_core.messages import ToolMessage
+from langgraph.types import Command
+
+import prompts
+from agent.checks.limits import turn_number
+from agent.deadlines import within
+from agent.errors import AlreadyUndone, RuleEnded, StoreError
+from agent.evidence import (
+    RAN,
+    check_text,
+    foreign,
+    preview_of,
+    unmet,
+    unmet_text,
+    value_of,
+    verify,
+)
+from agent.middleware.bound import Bound, Handler, Permit, enter
+from agent.middleware.results import failure, readable, transaction_of
+from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pause
+from agent.policy import covers
+from agent.receipt import describe_call
+from agent.settling import look_up_effect
+from agent.store.ledger import Begun
+from agent.store.records import EffectRecord
+from agent.threads import Entry, entry
+from tools.contract import (
+    CallInfo,
+    Contract,
+    Finding,
+    OutcomeUnknown,
+    ToolFailure,
+    contract_of,
+)
+
+GRACE = 5.0
+"""Seconds that a cancelled run waits for a write that is under way, so as to record its outcome."""
+
+MOST_ATTEMPTS = 3
+"""How often one run enters a write whose outcome keeps getting lost."""
+
+BACK_OFF = 0.2
+"""Seconds before the second attempt; each further one waits that much longer."""
+
+
+@dataclass
+class Write:
+    """A write that may run; ``seconds`` is the time one attempt has."""
+
+    request: ToolCallRequest
+    handler: Handler
+    context: AgentContext
+    recording: Recording
+    bound: Bound
+    permit: Permit
+    seconds: float
+    bodies: set[asyncio.Future[Any]] = field(default_factory=set)
+    """Of its attempts, those that have not ended: each may outlive its time."""
+
+    async def happen(self, free: bool) -> ToolMessage:
+        """Attempt it until its outcome is known, or only a person can tell.
+
+        A doubt is looked up in the service's own record. What the record shows not to have
+        happened is entered again, under the same key and approval; so is what the service would
+        recognise by its key. Nothing else is ever entered twice.
+
+        Args:
+            free: Whether no earlier write of the same conflict key is still under way.
+        """
+        if (problem := await self._out_of_date()) is not None:
+            return problem
+        try:
+            return await self._attempts(free)
+        except (RuleEnded, AlreadyUndone) as error:
+            effect = _effect_of(self.recording, self.bound.open)
+            if effect is not None and effect.state == "in_doubt":  # an attempt was entered before
+                return self._left(effect, None)
+            if isinstance(error, RuleEnded):
+                return answer(self.request, prompts.message("revoked"))
+            return answer(self.request, prompts.message("failed", error=error))
+
+    async def _attempts(self, free: bool) -> ToolMessage:
+        resend = False
+        for tries in count(1):
+            begun = self._begin(resend)
+            effect, message = begun.effect, None
+            match begun.outcome:
+                case "refused":
+                    text = "other arguments ran under this key."
+                    return answer(self.request, prompts.message("failed", error=text))
+                case "recorded":
+                    return as_recorded(self.request, effect)
+                case "run":
+                    attempt = _Attempt(self, effect, begun.resent)
+                    if not free:
+                        return attempt.not_entered(prompts.message("conflict"))
+                    effect, message = await attempt.finish_within(self.seconds)
+                    if effect.state != "in_doubt":
+                        return message
+            effect = await self._looked_up(effect)
+            if effect.state == "committed":
+                return as_recorded(self.request, effect)
+            resend = self._honours_key(effect)
+            again = free and tries < MOST_ATTEMPTS and not self.context.superseding
+            if not (again and (resend or effect.state == "failed")):
+                return self._left(effect, message)
+            await asyncio.sleep(BACK_OFF * tries)
+        raise AssertionError("attempts are counted")
+
+    def _begin(self, resend: bool) -> Begun:
+        """Put ``intended`` on disk, unless the ledger knows this call already."""
+        with self.unrecorded("was not run now"):
+            return self._begin_in_ledger(resend)
+
+    def _begin_in_ledger(self, resend: bool) -> Begun:
+        bound, approval = self.bound, self.permit.approval
+        lease = self.recording.lease(self.seconds)
+        return self.recording.store.ledger.begin(
+            session=self.recording.session,
+            epoch=lease.epoch,
+            lease_margin=self.seconds,
+            turn=turn_number(self.request.state["messages"]),
+            message=bound.open.message,
+            call=bound.open.call,
+            tool=bound.tool.name,
+            tool_version=bound.contract.version,
+            args=bound.args,
+            digest=bound.digest,
+            approval=approval.id if approval else None,
+            rule=self.permit.rule,
+            idempotency_key=_idempotency_key(self.recording.session, bound.open),
+            undoes=approval.undoes if approval else None,
+            resend=resend,
+            covered=lambda rule: (
+                rule.tool == bound.tool.name and covers(rule.scope_args, bound.args)
+            ),
+        )
+
+    async def _looked_up(self, effect: EffectRecord) -> EffectRecord:
+        """The effect after a look at the service's record, where the contract knows how."""
+        if effect.state != "in_doubt":
+            return effect
+        limit, running = self.context.result_limit, self.recording.is_under_way(effect.id)
+        return await look_up_effect(
+            self.recording.store, effect, self.bound.tool, limit, running=running
+        )
+
+    def _honours_key(self, effect: EffectRecord) -> bool:
+        """Whether the same request under the same key is sure to happen once at most."""
+        contract = self.bound.contract
+        if effect.state != "in_doubt" or contract.idempotency != "key":
+            return False
+        return contract.key_seconds is None or _age(effect) < contract.key_seconds
+
+    def _left(self, effect: EffectRecord, message: ToolMessage | None) -> ToolMessage:
+        """What the model is told of a write that came to no known end here."""
+        if effect.state == "failed":
+            return as_recorded(self.request, effect)
+        while message is None and not self.context.superseding:  # an earlier answer is none here
+            pause(self.request, "This write was interrupted; whether it happened is unknown.")
+        return message or _in_doubt(self.request, self.bound.contract, self.bound.args)
+
+    async def _out_of_date(self) -> ToolMessage | None:
+        """Why what was approved is not what would happen now; where it can be, it is asked anew.
+
+        A write that was entered before is past that: only its outcome is open.
+        """
+        bound, approval = self.bound, self.permit.approval
+        if _effect_of(self.recording, bound.open) is not None:
+            return None
+        missing = unmet(bound.contract, bound.args, self.request.state["messages"])
+        if missing is not None:
+            self._void("its precondition does not hold any more")
+            return answer(self.request, unmet_text(missing, bound.tool.name, bound.contract))
+        if approval is None or approval.preview is None:
+            return None
+        preview = await preview_of(bound.contract, approval.args)  # of an edit: what was shown
+        if preview is not None and asdict(preview) == approval.preview:
+            return None
+        if approval.status == "edited" or self.context.superseding:
+            self._void(VOID)
+            return answer(self.request, prompts.message("changed_since"))
+        self.recording.store.approvals.ask_again(
+            approval.id,
+            epoch=self.recording.lease(0).epoch,
+            reason=f"{VOID} {approval.reason.removeprefix(VOID).strip()}",
+            preview=asdict(preview) if preview else None,
+            hours=self.context.approval_hours,
+        )
+        while True:  # until somebody has decided about what it would do now
+            pause(self.request, VOID)
+
+    def _void(self, reason: str) -> None:
+        """Take back the approval of a call that does not run."""
+        if (approval := self.permit.approval) is not None:
+            epoch = self.recording.lease(0).epoch
+            self.recording.store.approvals.void(approval.id, epoch=epoch, reason=reason)
+
+    @contextmanager
+    def unrecorded(self, known: str) -> Iterator[None]:
+        """Should the database fail, keep what is known of this write for whoever runs it."""
+        try:
+            yield
+        except StoreError:
+            call = describe_call(self.bound.tool.name, self.bound.args)
+            self.recording.unrecorded.append(f"{call} {known}.")
+            raise
+
+    def info(self, effect: EffectRecord) -> CallInfo:
+        """The call as its tool and its contract see it."""
+        return CallInfo(
+            session=self.recording.session,
+            call_id=self.bound.open.call,
+            attempt=effect.attempts,
+            idempotency_key=effect.idempotency_key,
+        )
+
+
+VOID = "The record has changed since this was approved, so that approval is void."
+
+
+def _idempotency_key(session: str, call: OpenCall) -> str:
+    """One key a call, the same for every attempt, short enough for any service."""
+    text = f"{session}/{call.message}/{call.call}"
+    return "sayso-" + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _age(effect: EffectRecord) -> float:
+    """Seconds since the first attempt began of those that may have happened."""
+    return (datetime.now(UTC) - datetime.fromisoformat(effect.started_at)).total_seconds()
+
+
+def _effect_of(recording: Recording, call: OpenCall) -> EffectRecord | None:
+    return recording.store.ledger.for_call(recording.session, call.message, call.call)
+
+
+# --- one attempt -----------------------------------------------------------------------------
+
+Answered = tuple[ToolMessage | Command[Any], Finding | None]
+"""What a body returned, and what the record said after it."""
+
+
+@dataclass
+class _Attempt:
+    """One attempt of a write: entered once, and its outcome recorded."""
+
+    write: Write
+    effect: EffectRecord
+    resent: bool
+    """Whether an earlier attempt may have happened."""
+
+    def not_entered(self, why: str) -> ToolMessage:
+        """Record that it came to nothing before it began."""
+        message = answer(self.write.request, why)
+        self._finish("failed", message, "not entered")
+        return message
+
+    async def finish_within(self, seconds: float) -> tuple[EffectRecord, ToolMessage]:
+        """Run it and record what became of it, also when this task is cancelled meanwhile."""
+        started = Entry()
+        task = asyncio.ensure_future(self._body(started))
+        self.write.bodies = self.write.recording.entered(self.effect.id, task)
+        try:
+            async with within(seconds):
+                await asyncio.wait({task})
+        except TimeoutError:
+            task.add_done_callback(lambda late: self._late(late, started))
+            unknown = OutcomeUnknown(f"no answer within {seconds:g} seconds.")
+            return self._record(unknown, started, "timeout")
+        except asyncio.CancelledError:
+            await asyncio.shield(self._after_cancel(task, started))
+            raise
+        return self._record(_outcome(task), started)
+
+    async def _body(self, started: Entry) -> Answered:
+        """Enter the tool; where its contract says how, read the record of what it did."""
+        write = self.write
+        info, bound = write.info(self.effect), write.bound
+        result = await enter(write.request, write.handler, info, started)
+        if not (isinstance(result, ToolMessage) and started.entered):
+            return result, None
+        entry.set(None)  # what reads the record is not the body
+        value = value_of(result.text, bound.tool.name)
+        return result, await verify(bound.contract, bound.args, info, value)
+
+    async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:
+        done, _ = await asyncio.wait({task}, timeout=GRACE)
+        if done:
+            self._record(_outcome(task), started)
+            return
+        if started.in_thread:  # nothing can stop it; its result may still come
+            task.add_done_callback(lambda late: self._late(late, started))
+        else:
+            task.cancel()
+        self._record(OutcomeUnknown("it was interrupted."), started, "cancelled")
+
+    def _late(self, task: asyncio.Future[Any], started: Entry) -> None:
+        """A result that came after its time is evidence for the ledger, nothing more."""
+        if started.entered and not task.cancelled():
+            state, message, _, finding = self._judge(_outcome(task), started)
+            if state != "in_doubt":
+                self._finish(state, message, "late", finding)
+
+    def _record(
+        self, outcome: Any, started: Entry, transport: str | None = None
+    ) -> tuple[EffectRecord, ToolMessage]:
+        state, message, how, finding = self._judge(outcome, started)
+        return self._finish(state, message, transport or how, finding), message
+
+    def _finish(
+        self, state: Any, message: ToolMessage, transport: str, finding: Finding | None = None
+    ) -> EffectRecord:
+        result: dict[str, Any] = {"text": message.content, "status": message.status}
+        if state != "committed":
+            result["error"] = message.content
+        with self.write.unrecorded(_UNRECORDED[state]):
+            return self.write.recording.store.ledger.finish(
+                self.effect.id,
+                attempt=self.effect.attempts,
+                state=state,
+                result=result,
+                transport=transport,
+                transaction=(finding.transaction if finding else None) or transaction_of(message),
+                evidence=_as_evidence(finding),
+            )
+
+    def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str, Finding | None]:
+        """From how the body ended to a state of the ledger; a message's status never decides."""
+        started.close()
+        state, message, how, finding = self._of_this_attempt(outcome, started)
+        if state == "failed" and self.resent:  # that says nothing about the attempt before it
+            return "in_doubt", self._failure("unknown_outcome", _why(outcome)), how, finding
+        return state, message, how, finding
+
+    def _of_this_attempt(
+        self, outcome: Any, started: Entry
+    ) -> tuple[Any, ToolMessage, str, Finding | None]:
+        match outcome:
+            case ToolFailure():
+                return "failed", self._failure("failed", outcome), "answered", None
+            case BaseException() if not started.entered:
+                text = prompts.message("failed", error=outcome)
+                return "failed", answer(self.write.request, text), "not entered", None
+            case BaseException():
+                return "in_doubt", self._failure("unknown_outcome", outcome), "lost", None
+        result, finding = outcome
+        if isinstance(result, ToolMessage) and not started.entered:
+            failed = result.model_copy(update={"status": "error"})
+            return "failed", failed, "not entered", None
+        message = self._readable(result)
+        if finding is None or finding.happened is True:
+            return "committed", message, "answered", finding
+        contract, args = self.write.bound.contract, self.write.bound.args
+        text = prompts.message(
+            "unverified",
+            summary=foreign(finding.summary, self.write.bound.tool.name, contract),
+            check=check_text(contract, args),
+            result=message.content,
+        )
+        return "in_doubt", answer(self.write.request, text), "answered", finding
+
+    def _readable(self, result: ToolMessage | Command[Any]) -> ToolMessage:
+        context, contract = self.write.context, self.write.bound.contract
+        return readable(
+            self.write.request, result, contract, context.result_limit, context.artifacts
+        )
+
+    def _failure(self, key: str, error: object) -> ToolMessage:
+        contract, args = self.write.bound.contract, self.write.bound.args
+        limit, check = self.write.context.result_limit, check_text(contract, args)
+        return failure(self.write.request, key, error, contract, limit, check=check)
+
+
+_UNRECORDED = {
+    "committed": "was run and answered; that it happened could not be recorded",
+    "failed": "did not happen, which could not be recorded",
+    "in_doubt": "was run, and whether it happened is unknown",
+}
+
+
+def _outcome(task: asyncio.Future[Answered]) -> Any:
+    """What a finished task ended in: its result, or the exception as a value."""
+    if task.cancelled():
+        return OutcomeUnknown("it was cancelled.")
+    error = task.exception()
+    return task.result() if error is None else error
+
+
+def _why(outcome: Any) -> object:
+    """What a body that came to nothing said: an exception, or a message in a result's place."""
+    return outcome if isinstance(outcome, BaseException) else outcome[0].text
+
+
+def _as_evidence(finding: Finding | None) -> dict[str, Any] | None:
+    if finding is None:
+        return None
+    return {"postcondition": {"summary": finding.summary, "record": dict(finding.record)}}
+
+
+# --- what the model is told ------------------------------------------------------------------
+
+
+def as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
+    """The result of a write that is already in the ledger, in the ledger's words."""
+    result, evidence = effect.result or {}, effect.evidence or {}
+    found = evidence.get("found") if effect.settled is not None else None
+    if effect.state == "failed" and found is not None:
+        contract = contract_of(request.tool) if request.tool else Contract()
+        summary = foreign(found["summary"], effect.tool, contract)
+        return answer(request, prompts.message("found_not_happened", summary=summary))
+    if "text" in result and (effect.settled is None or found is not None):
+        message = answer(request, result["text"], error=effect.state != "committed")
+        if effect.state == "committed":
+            message.additional_kwargs[RAN] = {"skip": result.get("skip", 0)}
+        return message  # else the text is from before it was settled
+    comment = evidence.get("comment") or "none"
+    return answer(request, prompts.message("settled_happened", comment=comment), error=False)
+
+
+def superseded(
+    request: ToolCallRequest, recording: Recording, call: OpenCall, bound: Bound | None = None
+) -> ToolMessage:
+    """What became of a call that the session moves on from."""
+    effect = _effect_of(recording, call)
+    if effect is None or (effect.settled and effect.state == "failed"):
+        return answer(request, prompts.message("superseded"))
+    if effect.state in ("committed", "failed"):
+        return as_recorded(request, effect)
+    if effect.state == "intended":
+        recording.store.ledger.leave(effect.id, epoch=recording.lease(0).epoch)
+    return _in_doubt(request, bound.contract if bound else Contract(), effect.args)
+
+
+def _in_doubt(request: ToolCallRequest, contract: Contract, args: dict[str, Any]) -> ToolMessage:
+    """The session moves on from a write whose outcome is still unknown; the question stays."""
+    check, error = check_text(contract, args), "it was interrupted."
+    return answer(request, prompts.message("unknown_outcome", error=error, check=check))

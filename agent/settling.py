@@ -1,0 +1,102 @@
+"""What can still be done about a write: look up one in doubt, compensate one that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import prompts
+from agent.deadlines import within
+from agent.errors import CannotUndo
+from agent.evidence import RECORD_SECONDS, foreign, in_short, look_up, value_of
+from agent.provenance import marked
+from agent.receipt import describe_call
+from agent.safe_text import shorten
+from agent.threads import in_thread
+from tools.contract import Call, CallInfo, Committed, Contract, Finding, contract_of
+
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
+    from agent.store import Store
+    from agent.store.records import EffectRecord
+
+
+async def look_up_effect(
+    store: Store, effect: EffectRecord, tool: BaseTool, limit: int, *, running: bool = False
+) -> EffectRecord:
+    """Ask the service's own record about a write in doubt, and keep what it says.
+
+    Args:
+        limit: Characters of the result that the model may see.
+        running: Whether its body still runs in this process: "not there" then comes too early.
+
+    Returns:
+        The effect as it stands then; as it was when its contract knows no record.
+    """
+    contract = contract_of(tool)
+    info = CallInfo(effect.session, effect.call, effect.attempts, effect.idempotency_key)
+    finding = await look_up(contract, effect.args, info)
+    if finding is None:
+        return effect
+    if finding.happened is False and running:
+        finding = Finding(None, f"{finding.summary} It is still under way.", finding.record)
+    return store.ledger.find(
+        effect.id,
+        attempt=effect.attempts,
+        finding=finding,
+        result=_found_result(finding, tool.name, contract, limit),
+    )
+
+
+def _found_result(finding: Finding, tool: str, contract: Contract, limit: int) -> dict[str, Any]:
+    """The result of a write whose answer was lost: our words, then what it would have returned."""
+    words = prompts.message("found_happened", finding=foreign(finding.summary, tool, contract))
+    head, returned = f"{words.strip()}\n", shorten(finding.result or "", limit)
+    if contract.open_world and returned:
+        returned = marked(returned, tool)
+    return {"text": head + returned, "status": "success", "skip": len(head)}
+
+
+async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, BaseTool]) -> Call:
+    """The call that would compensate a write.
+
+    Raises:
+        CannotUndo: It did not happen, was undone already, has to be undone by hand, or a tool
+            for it is not loaded here.
+    """
+    name = describe_call(effect.tool, effect.args)
+    if effect.state != "committed":
+        word = "did not happen" if effect.state == "failed" else "is not known to have happened"
+        raise CannotUndo(effect.id, f"{name} {word}.")
+    if (other := store.ledger.undone_by(effect.id)) is not None:
+        raise CannotUndo(effect.id, f"{other.id} undoes it already ({other.state}).")
+    tool = tools.get(effect.tool)
+    if tool is None:
+        raise CannotUndo(effect.id, f"its tool {effect.tool} is not loaded here.")
+    undo = contract_of(tool).undo
+    if undo is None:
+        raise CannotUndo(effect.id, f"{effect.tool} has nothing that would undo it.")
+    call = None
+    if undo.call is not None:
+        try:
+            async with within(RECORD_SECONDS):
+                call = await in_thread(undo.call, _as_committed(store, effect))
+        except Exception as error:
+            why = f"{effect.tool} could not say how ({in_short(error)})."
+            raise CannotUndo(effect.id, why) from error
+    if not isinstance(call, Call):
+        raise CannotUndo(effect.id, f"it has to be done by hand ({undo.text}).")
+    if call.tool not in tools:
+        raise CannotUndo(effect.id, f"the tool {call.tool}, which undoes it, is not loaded here.")
+    return call
+
+
+def _as_committed(store: Store, effect: EffectRecord) -> Committed:
+    kept = effect.result or {}
+    text: Any = kept.get("text")
+    result = value_of(text[kept.get("skip", 0) :], effect.tool) if isinstance(text, str) else None
+    approval = store.approvals.get(effect.approval) if effect.approval else None
+    # The preview of an edited call is of the arguments before the edit.
+    preview = approval.preview if approval and approval.status == "approved" else None
+    return Committed(effect.args, result, (preview or {}).get("before", ""))

@@ -1,0 +1,23 @@
+"""What an approval expires at, what a call undoes, and the seal of a trail's head."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+PLAIN = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Add the columns; what is there keeps them empty."""
+    op.add_column("sessions", sa.Column("trail_seal", PLAIN))
+    op.add_column("approvals", sa.Column("expires_at", PLAIN))
+    op.add_column("approvals", sa.Column("undoes", PLAIN))
+    op.add_column("effects", sa.Column("undoes", PLAIN))
+    op.create_index("approvals_expiry", "approvals", ["status", "expires_at"])
+    op.create_index("effects_undoes", "effects", ["undoes"])
