@@ -44,9 +44,9 @@ def finish(process: subprocess.Popen[str]) -> Result:
     return Result(process.returncode, out, err)
 
 
-def read(order: str) -> Reply:
-    """The model reads an order."""
-    return Reply(tool_calls=(Call("get_order", {"order_id": order}),))
+def read(*orders: str) -> Reply:
+    """The model reads orders, side by side."""
+    return Reply(tool_calls=tuple(Call("get_order", {"order_id": order}) for order in orders))
 
 
 def cancel(*orders: str) -> Reply:

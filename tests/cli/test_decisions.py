@@ -18,7 +18,7 @@ import pytest
 from agent.repl.questions import KEY_MARK
 from agent.store import Store
 from agent.store.records import ApprovalRecord
-from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, finish, start, status_of
+from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, finish, read, start, status_of
 from tests.cli.test_chat_real import chat
 from tests.support.openai_server import Call, ModelServer, Reply
 
@@ -43,8 +43,8 @@ asyncio.run(hold())
 def waiting(sayso: Invoke, model: Model, store: Store) -> Callable[..., list[ApprovalRecord]]:
     """Run a task whose writes wait; the approvals in the order in which they were asked."""
 
-    def run(*orders: str, then: str = "Done.") -> list[ApprovalRecord]:
-        run.server = model(cancel(*orders), Reply(then))  # type: ignore[attr-defined]
+    def run(*orders: str, then: str = "Done.", also: str = "A2") -> list[ApprovalRecord]:
+        run.server = model(read(*orders, also), cancel(*orders), Reply(then))  # type: ignore[attr-defined]
         assert sayso("run", "Cancel " + " and ".join(orders)).code == 3
         found = {a.args["order_id"]: a for a in store.approvals.list()}
         return [found[order] for order in orders]
@@ -117,7 +117,7 @@ def test_respond_answers_in_the_tools_place(
 def test_an_edit_runs_instead_and_an_integer_stays_one(
     sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store, sayso_home: Path
 ) -> None:
-    (approval,) = waiting("A1")
+    (approval,) = waiting("A1", also="B1")
     args = {"order_id": "B1", "expected_revision": 1}
     assert sayso("approve", approval.id, "--args", json.dumps(args)).code == 0
     assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "cancelled"]
@@ -432,10 +432,24 @@ def test_a_doubt_is_neither_approved_nor_rejected(
     assert store.approvals.get(in_doubt.id).status == "pending"
 
 
+def test_what_to_an_order_that_was_not_read_is_edited_does_not_run(
+    sayso: Invoke, waiting: Callable[..., list[ApprovalRecord]], store: Store, sayso_home: Path
+) -> None:
+    (approval,) = waiting("A1")
+    args = {"order_id": "B1", "expected_revision": 1}
+    result = sayso("approve", approval.id, "--args", json.dumps(args))
+    assert "B1 was never read" in result.err
+    assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "pending"]
+    assert store.ledger.list() == []
+
+
 def test_reconcile_needs_a_word_and_a_whole_id(
     sayso: Invoke, in_doubt: ApprovalRecord, store: Store
 ) -> None:
-    assert "Say --happened or --not-happened" in sayso("reconcile", in_doubt.id).err
+    asked = sayso("reconcile", in_doubt.id)
+    assert asked.code == 2
+    assert "has no record that can be asked" in asked.err
+    assert "--happened (or --not-happened)" in asked.err
     (effect,) = store.ledger.list()
     result = sayso("reconcile", effect.id[:-1], "--happened")
     assert result.code == 2
@@ -523,7 +537,7 @@ def test_a_decision_stays_when_the_tool_is_not_loaded_here(
 def test_what_is_different_is_said_before_it_goes_on(
     sayso: Invoke, model: Model, store: Store, tmp_path: Path
 ) -> None:
-    model(cancel("A1"), Reply("Done."))
+    model(read("A1"), cancel("A1"), Reply("Done."))
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     assert sayso("run", "Cancel A1", "--workspace", str(workspace)).code == 3

@@ -11,7 +11,7 @@ from agent.cli.report import Outcome
 from agent.config import actor, load_settings
 from agent.events import ApprovalAsked, Event
 from agent.types import Decision
-from tests.cli.program import cancel, status_of
+from tests.cli.program import cancel, read, status_of
 from tests.support.openai_server import ModelServer, Reply
 
 
@@ -34,11 +34,13 @@ class DecidesAtTheLastMoment:
 async def test_it_is_carried_on(
     folder: Path, model: Callable[..., ModelServer], sayso_home: Path
 ) -> None:
-    model(cancel("A1"), cancel("B1"), Reply("Both."))
+    model(read("A1", "B1"), cancel("A1"), cancel("B1"), Reply("Both."))
     async with Application.open(load_settings(), Options()) as app:
         reporter = DecidesAtTheLastMoment(app)
         session = app.create_session()
-        code = await drive(app, session.id, reporter, text="Cancel A1, then B1")
+        code = await drive(
+            app, session.id, reporter, begin=lambda opened: opened.run("Cancel A1, then B1")
+        )
     assert code == 0
     assert reporter.outcome is not None
     assert reporter.outcome.done.answer == "Both."

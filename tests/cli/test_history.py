@@ -74,6 +74,25 @@ def test_deleting_a_session_takes_its_lines_and_leaves_those_of_others(
     assert "secret" not in history.read_text()
 
 
+def test_a_line_with_a_secret_is_found_though_the_trail_has_a_mark_for_it(
+    sayso: Invoke,
+    model: Model,
+    store: Store,
+    sayso_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", "sixteen bytes, or more")
+    model(Reply("Yes."))
+    history = history_file(sayso_home)
+    said = "Log in as https://ann:hunter2@host with sixteen bytes, or more"
+    assert sayso("run", said).code == 0
+    typed(history, said, "another")
+    (session,) = store.sessions.list()
+    assert "hunter2" not in str(store.trail.entries(session.id))
+    assert sayso("sessions", "delete", session.id, "--yes").code == 0
+    assert kept(history) == ["another"]
+
+
 def test_a_history_that_cannot_be_written_is_named(
     sayso: Invoke, model: Model, store: Store, sayso_home: Path
 ) -> None:

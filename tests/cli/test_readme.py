@@ -177,7 +177,8 @@ def test_every_option_and_slash_command_exists(sayso: Invoke) -> None:
     from agent.repl.commands import COMMANDS
 
     names = [c.name or "" for c in app.registered_commands]
-    names += ["sessions delete", "trail export", "trail show", "trail verify"]
+    names += ["sessions delete", "trail export", "trail head", "trail seal", "trail show"]
+    names += ["trail verify"]
     names += ["mcp add", "mcp import", "mcp pin"]
     help_texts = "".join(sayso(*name.split(), "--help").out for name in names)
     prose = _BLOCK.sub("", README)

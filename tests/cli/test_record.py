@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from agent.canonical import canonical_json
 from agent.store import Store
-from tests.cli.program import Invoke, cancel
+from tests.cli.program import Invoke, cancel, read
 from tests.support.openai_server import ModelServer, Reply
 
 Model = Callable[..., ModelServer]
@@ -22,7 +23,7 @@ Model = Callable[..., ModelServer]
 @pytest.fixture
 def session(sayso: Invoke, model: Model, store: Store) -> str:
     """A session with one approved write; its id."""
-    model(cancel("A1"), Reply("Done."))
+    model(read("A1"), cancel("A1"), Reply("Done."))
     assert sayso("run", "Cancel A1").code == 3
     assert sayso("approve", store.approvals.list()[0].id).code == 0
     return store.sessions.list()[0].id
@@ -85,8 +86,7 @@ def _sha256(value: object) -> str:
 def test_a_changed_trail_is_detected(
     sayso: Invoke, session: str, sayso_home: Path, change: str, says: str
 ) -> None:
-    with closing(sqlite3.connect(sayso_home / "sayso.db")) as db, db:
-        db.execute(change)
+    tamper(sayso_home, change)
     result = sayso("trail", "verify")
     assert result.code == 1
     assert f"{session}, {says}" in result.out
@@ -94,9 +94,160 @@ def test_a_changed_trail_is_detected(
     assert found["problems"][0]["session"] == session
 
 
+def tamper(home: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(home / "sayso.db")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+CUT = (
+    "DELETE FROM trail WHERE seq > 4",
+    "UPDATE sessions SET trail_seq = 4, trail_hash = (SELECT hash FROM trail WHERE seq = 4)",
+)
+KEY = "a key that only this test has"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_cut_trail_is_detected_against_a_head_kept_elsewhere(
+    sayso: Invoke, session: str, sayso_home: Path, folder: Path, store: Store, form: list[str]
+) -> None:
+    printed = sayso("trail", "head", *form)
+    kept = folder / "head"
+    kept.write_text(printed.out)
+    assert printed.code == 0
+    assert session in printed.out
+    store.trail.append(session, [("note", {})])
+    assert sayso("trail", "verify", "--head", "head").code == 0
+    seq = store.trail.heads()[0][1] - 1
+
+    tamper(sayso_home, *CUT)
+    assert sayso("trail", "verify").code == 0
+    result = sayso("trail", "verify", "--head", "head")
+    assert result.code == 1
+    assert result.out == f"{session}, entry {seq}: is named by the head, and it is not there\n"
+    found = json.loads(sayso("trail", "verify", session, "--head", "head", "--json").out)
+    assert (found["head"], found["problems"][0]["seq"]) == (True, seq)
+    tamper(sayso_home, "DELETE FROM trail")
+    for table in ("approvals", "effects", "sessions"):
+        tamper(sayso_home, f"DELETE FROM {table}")
+    result = sayso("trail", "verify", session, "--head", "head")
+    assert (result.code, "its session is not there" in result.out) == (1, True)
+
+
+def test_a_head_may_come_from_stdin(script: Invoke, sayso: Invoke, session: str) -> None:
+    head = sayso("trail", "head").out
+    with tempfile.TemporaryFile("w+") as stdin:
+        stdin.write(head)
+        stdin.seek(0)
+        result = script("trail", "verify", "--head", "-", stdin=stdin)
+    assert result.code == 0
+    result = script("trail", "verify", "--head", "-")
+    assert result.code == 2
+    assert result.err.startswith("standard input: This is not a head of the trail")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "head cannot be read: No such file or directory."),
+        (b"\xff\xfe\x00", "head is not a head of the trail: it is not text."),
+        (b"12 entries in 1 session, all intact\n", "head: This is not a head of the trail"),
+        (b"sayso-trail-head 1 " + b"0" * 64, "head: The head's digest does not fit its lines"),
+    ],
+)
+def test_a_head_that_is_none_is_wrong_usage(
+    sayso: Invoke, folder: Path, content: bytes | None, says: str
+) -> None:
+    if content is not None:
+        (folder / "head").write_bytes(content)
+    result = sayso("trail", "verify", "--head", "head")
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+
+
+def test_a_cut_trail_is_detected_with_the_key(
+    sayso: Invoke, session: str, sayso_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sayso("trail", "seal").code == 2
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    assert sayso("trail", "verify").code == 1
+    sealed = sayso("trail", "seal")
+    assert (sealed.code, sealed.out) == (0, "1 session sealed\n")
+    assert sayso("trail", "seal").out == "0 sessions sealed, 1 had a seal\n"
+    verified = sayso("trail", "verify", "--json")
+    assert (verified.code, json.loads(verified.out)["seals"]) == (0, True)
+
+    monkeypatch.delenv("SAYSO_TRAIL_KEY")
+    verified = sayso("trail", "verify")
+    assert verified.code == 0
+    assert verified.err == "1 seal not checked: SAYSO_TRAIL_KEY is not set.\n"
+    tamper(sayso_home, *CUT)
+    assert sayso("trail", "verify").code == 0
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    verified = sayso("trail", "verify")
+    assert verified.code == 1
+    assert f"{session}, entry 4: was sealed with another key, or changed" in verified.out
+    sealed = sayso("trail", "seal")
+    assert (sealed.code, sealed.err) == (1, "1 session not sealed.\n")
+
+
+@pytest.mark.parametrize("key", [None, "another key, longer than this"])
+def test_a_sealed_session_goes_on_with_its_key_alone(
+    sayso: Invoke, model: Model, store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    model(read("A1"), cancel("A1"), Reply("Done."))
+    assert sayso("run", "Cancel A1").code == 3
+    (approval,), (record,) = store.approvals.list(), store.sessions.list()
+    before = store.trail.entries()
+    if key:
+        monkeypatch.setenv("SAYSO_TRAIL_KEY", key)
+    else:
+        monkeypatch.delenv("SAYSO_TRAIL_KEY")
+    for command in ("approve", "cancel", "resume", "sessions delete --yes"):
+        of = approval if command == "approve" else record
+        result = sayso(*command.split(), of.id)
+        assert result.code == 1
+        assert "Nothing was changed" in result.err
+        assert "SAYSO_TRAIL_KEY" in result.err
+        assert "Traceback" not in result.err
+    assert store.trail.entries() == before
+    assert store.approvals.get(approval.id).status == "pending"
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    assert sayso("approve", approval.id).code == 0
+    assert sayso("trail", "verify").code == 0
+
+
+def test_the_key_is_printed_and_kept_nowhere(
+    sayso: Invoke, sayso_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    assert sayso("run", f"Who knows {KEY}?").code == 0
+    shown = {
+        command: sayso(*command.split())
+        for command in (
+            "doctor",
+            "doctor --json",
+            "trail show --json",
+            "trail export",
+            "trail seal",
+        )
+    }
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY[:15])
+    shown["refused"] = sayso("trail", "verify")
+    for result in shown.values():
+        assert KEY[:15] not in result.out + result.err
+    assert "SAYSO_TRAIL_KEY is set (1 of 1 sessions have seals)" in shown["doctor"].out
+    assert "masked: configured secret" in shown["trail export"].out
+    assert shown["refused"].code == 2
+    logs = [path.read_text() for path in (sayso_home / "logs").glob("*") if path.is_file()]
+    assert not any(KEY in log for log in logs)
+
+
 def test_an_empty_record(sayso: Invoke) -> None:
     assert sayso("trail", "verify").out == "0 entries in 0 sessions, all intact\n"
     assert sayso("trail", "export").out == ""
     assert sayso("trail", "show", "--json").out == "[]\n"
+    assert sayso("trail", "head").out == f"sayso-trail-head 1 {hashlib.sha256().hexdigest()}\n"
     assert sayso("effects", "--json").out == "[]\n"
     assert sayso("trail").code == 2

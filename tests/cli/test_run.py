@@ -42,12 +42,11 @@ def test_a_write_waits_and_the_session_is_on_stdout(
 def test_on_ask_deny_tells_the_model_no_and_goes_on(
     sayso: Invoke, model: Model, store: Store, sayso_home: Path
 ) -> None:
-    server = model(cancel("A1", "B1"), Reply("I could not cancel them."))
+    server = model(read("A1", "B1"), cancel("A1", "B1"), Reply("I could not cancel them."))
     result = sayso("run", "Cancel A1 and B1", "--on-ask", "deny")
     assert (result.code, result.out) == (5, "I could not cancel them.\n")
     told = [m["content"] for m in server.requests[-1].messages if m["role"] == "tool"]
-    assert len(told) == 2
-    assert all("Nobody was there to decide" in text for text in told)
+    assert ["Nobody was there to decide" in text for text in told] == [False, False, True, True]
     decided = store.approvals.list(status="rejected")
     assert {(a.decided_by, a.decided_via) for a in decided} == {("sayso run", "run")}
     assert [status_of(sayso_home, order) for order in ("A1", "B1")] == ["pending", "pending"]
@@ -57,13 +56,13 @@ def test_on_ask_deny_tells_the_model_no_and_goes_on(
 def test_on_ask_fail_cancels_the_turn(
     sayso: Invoke, model: Model, store: Store, sayso_home: Path
 ) -> None:
-    server = model(cancel("A1"), Reply("never asked for"))
+    server = model(read("A1"), cancel("A1"), Reply("never asked for"))
     result = sayso("run", "Cancel A1", "--on-ask", "fail")
     assert (result.code, result.out) == (5, "")
     assert store.sessions.list()[0].state == "cancelled"
     assert [a.status for a in store.approvals.list(status=None)] == ["superseded"]
     assert status_of(sayso_home, "A1") == "pending"
-    assert len(server.requests) == 1
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_an_empty_task_is_wrong_usage(sayso: Invoke) -> None:
 @pytest.mark.parametrize("stdin", ["closed", "pipe that never ends"])
 def test_nothing_is_read_from_standard_input(folder: Path, model: Model, stdin: str) -> None:
     """A headless run that asks would hang here, or take what is typed for an answer."""
-    model(cancel("A1"))
+    model(read("A1"), cancel("A1"))
     reader, writer = os.pipe()
     os.write(writer, b"y\ny\ny\n")
     try:
@@ -260,7 +259,7 @@ def test_options_may_stand_before_the_command(sayso: Invoke, model: Model, store
 def test_what_exceeds_the_authority_is_denied_without_asking(
     sayso: Invoke, model: Model, store: Store
 ) -> None:
-    model(cancel("A1"), Reply("I may not."))
+    model(read("A1"), cancel("A1"), Reply("I may not."))
     result = sayso("run", "Cancel A1", "--grant", "read:*")
     assert (result.code, result.out) == (5, "I may not.\n")
     assert "denied" in result.err

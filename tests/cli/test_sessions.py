@@ -67,7 +67,7 @@ def test_show_of_a_waiting_session_says_nothing_else(
     sayso: Invoke, script: Invoke, model: Model, store: Store
 ) -> None:
     """What the graph library logs about a state with open calls is not for the reader."""
-    model(cancel("A1"))
+    model(read("A1"), cancel("A1"))
     assert sayso("run", "Cancel A1").code == 3
     shown = script("show", store.sessions.list()[0].id)
     assert (shown.code, shown.err) == (0, "")
@@ -158,7 +158,7 @@ def test_show_leaves_its_own_marks_to_itself(sayso: Invoke, model: Model, store:
 
 
 def test_cancel_ends_what_waits(sayso: Invoke, model: Model, store: Store) -> None:
-    model(cancel("A1"))
+    model(read("A1"), cancel("A1"))
     assert sayso("run", "Cancel A1").code == 3
     (session,) = store.sessions.list()
     result = sayso("cancel", session.id)

@@ -109,6 +109,24 @@ def test_doctor_of_a_broken_database_looks_at_the_rest_too(sayso: Invoke, sayso_
     assert found["tools"]["status"] == "ok"
 
 
+def test_doctor_says_whether_the_trail_is_sealed(
+    sayso: Invoke, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trail() -> tuple[str, str]:
+        check = checks(sayso("doctor", "--json").out)["trail"]
+        return check["status"], check["mend"]
+
+    assert trail() == ("ok", "")
+    new = {"model": "offline", "tools": [], "workspace": None, "granted": [], "denied": []}
+    store.sessions.create(**new, actor=Actor("ann", 1, "here"))
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", "sixteen bytes, or more")
+    assert trail() == ("warn", "Look at them, then: sayso trail seal")
+    assert sayso("trail", "seal").code == 0
+    assert trail() == ("ok", "")
+    monkeypatch.delenv("SAYSO_TRAIL_KEY")
+    assert trail() == ("warn", "Set SAYSO_TRAIL_KEY to the key they were sealed with.")
+
+
 def test_doctor_finds_what_was_interrupted(
     sayso: Invoke, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

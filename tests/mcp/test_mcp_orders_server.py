@@ -21,6 +21,7 @@ from tools.contract import (
     OutcomeUnknown,
     PlainTool,
     TransientFailure,
+    Undo,
     contract_of,
     current_call,
 )
@@ -82,7 +83,9 @@ def test_a_tool_that_does_not_say_is_announced_at_its_worst() -> None:
         "idempotentHint": False,
         "openWorldHint": True,
     }
-    undoable = Contract(effects=frozenset({"write:x"}), idempotency="natural", undo="put it back")
+    undoable = Contract(
+        effects=frozenset({"write:x"}), idempotency="natural", undo=Undo("put it back")
+    )
     hints = annotations_of(_tool(lambda: "x", undoable))
     assert (hints["destructiveHint"], hints["idempotentHint"]) == (False, True)
 

@@ -336,6 +336,9 @@ class FakeSession:
             SimpleNamespace(type="ai", text="I will **cancel** it."),
         ]
 
+    async def expired(self) -> list[Any]:
+        return []
+
     def receipt(self) -> Receipt:
         lines: dict[str, list[str]] = {"done": [], "not_done": [], "waiting": []}
         kinds = {"approved": "done", "edited": "done", "pending": "waiting"}

@@ -114,7 +114,7 @@ def _reject_b1(worlds: Worlds, made: Call, count: int) -> str | None:
 
 def _lose_the_answer(worlds: Worlds, made: Call, count: int) -> str | None:
     if made.tool == "cancel_order":
-        return message("unknown_outcome", error="the connection broke.")
+        return message("unknown_outcome", error="the connection broke.", check="Look it up.")
     return None
 
 

@@ -32,6 +32,11 @@ def calls(
     )
 
 
+def reads(*orders: str) -> ScriptedStep:
+    """A scripted reply that reads these orders: without that, none of them may be changed."""
+    return calls(*(("get_order", {"order_id": order}) for order in orders))
+
+
 @asynccontextmanager
 async def application(
     home: Path,

@@ -28,7 +28,7 @@ from agent.events import CallJudged
 from agent.session import AgentSession
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
-from tests.support.sessions import application, calls, session
+from tests.support.sessions import application, calls, reads, session
 from tools.worlds.order_desk import OrderDesk
 
 REFUND_C1 = ("refund_order", {"order_id": "C1", "amount": "5.00", "currency": "EUR"})
@@ -54,7 +54,8 @@ async def test_an_approved_write_happens_once_and_is_recorded_from_proposal_to_r
     tmp_path: Path,
 ) -> None:
     write = cancel(tmp_path, "A1")
-    async with session(tmp_path, [calls(write), "A1 is cancelled."]) as (app, opened):
+    steps = [reads("A1"), calls(write), "A1 is cancelled."]
+    async with session(tmp_path, steps) as (app, opened):
         trajectory = await converse(opened, "cancel A1", approves)
 
         assert desk(tmp_path).get("A1").status == "cancelled"
@@ -76,7 +77,7 @@ async def test_of_three_parallel_writes_the_rejected_one_never_happens_and_only_
     tmp_path: Path,
 ) -> None:
     writes = [cancel(tmp_path, "A1"), cancel(tmp_path, "B1"), REFUND_C1]
-    steps = [calls(*writes, ids=["a", "b", "c"]), "Done."]
+    steps = [reads("A1", "B1", "C1"), calls(*writes, ids=["a", "b", "c"]), "Done."]
     reviewer = When(
         lambda approval: approval.args["order_id"] == "B1", Rejects("B1 ships today"), approves
     )
@@ -94,7 +95,8 @@ async def test_of_three_parallel_writes_the_rejected_one_never_happens_and_only_
 
 
 async def test_decisions_may_come_one_by_one_in_any_order(tmp_path: Path) -> None:
-    steps = [calls(cancel(tmp_path, "A1"), cancel(tmp_path, "B1"), ids=["a", "b"]), "Done."]
+    writes = cancel(tmp_path, "A1"), cancel(tmp_path, "B1")
+    steps = [reads("A1", "B1"), calls(*writes, ids=["a", "b"]), "Done."]
     async with session(tmp_path, steps) as (_, opened):
         await converse(opened, "cancel both", stays_silent)
         first, second = opened.pending()
@@ -116,7 +118,8 @@ async def _resumed(opened: AgentSession) -> Trajectory:
 
 
 async def test_answers_that_cannot_be_applied_decide_nothing(tmp_path: Path) -> None:
-    async with session(tmp_path, [calls(cancel(tmp_path, "A1")), "Done."]) as (_, opened):
+    steps = [reads("A1"), calls(cancel(tmp_path, "A1")), "Done."]
+    async with session(tmp_path, steps) as (_, opened):
         await converse(opened, "cancel A1", stays_silent)
         (approval,) = opened.pending()
         wrong: list[tuple[str, Decision, type[Exception]]] = [
@@ -148,7 +151,7 @@ async def test_answers_that_cannot_be_applied_decide_nothing(tmp_path: Path) -> 
 async def test_an_edit_runs_instead_and_both_sets_of_arguments_are_in_the_trail(
     tmp_path: Path,
 ) -> None:
-    steps = [calls(REFUND_C1, ids=["r"]), "Refunded."]
+    steps = [reads("C1"), calls(REFUND_C1, ids=["r"]), "Refunded."]
     async with session(tmp_path, steps) as (app, opened):
         trajectory = await converse(opened, "refund 5", Edits({"amount": "7.50"}))
 
@@ -166,7 +169,8 @@ async def test_an_edit_runs_instead_and_both_sets_of_arguments_are_in_the_trail(
 async def test_an_edit_with_a_wrong_type_is_told_to_the_reviewer_and_an_integer_stays_one(
     tmp_path: Path,
 ) -> None:
-    async with session(tmp_path, [calls(cancel(tmp_path, "A1")), "Done."]) as (app, opened):
+    steps = [reads("A1", "B1"), calls(cancel(tmp_path, "A1")), "Done."]
+    async with session(tmp_path, steps) as (app, opened):
         await converse(opened, "cancel A1", stays_silent)
         (approval,) = opened.pending()
         with pytest.raises(InvalidDecision, match="expected_revision"):
@@ -219,7 +223,7 @@ async def test_an_edit_of_a_tool_with_a_foreign_schema_is_checked_just_the_same(
 
 
 async def test_an_answer_takes_the_place_of_the_call_and_nothing_runs(tmp_path: Path) -> None:
-    steps = [calls(cancel(tmp_path, "A1"), ids=["a"]), "I see."]
+    steps = [reads("A1"), calls(cancel(tmp_path, "A1"), ids=["a"]), "I see."]
     async with session(tmp_path, steps) as (app, opened):
         trajectory = await converse(opened, "cancel A1", Answers("I cancelled it by phone."))
 
@@ -230,7 +234,8 @@ async def test_an_answer_takes_the_place_of_the_call_and_nothing_runs(tmp_path: 
 
 
 async def test_silence_leaves_the_session_waiting_and_nothing_happens(tmp_path: Path) -> None:
-    async with session(tmp_path, [calls(cancel(tmp_path, "A1")), "Done."]) as (app, opened):
+    steps = [reads("A1"), calls(cancel(tmp_path, "A1")), "Done."]
+    async with session(tmp_path, steps) as (app, opened):
         trajectory = await converse(opened, "cancel A1", stays_silent)
 
         assert (trajectory.done.state, trajectory.done.exit) == ("waiting", 3)
@@ -295,7 +300,7 @@ async def test_what_exceeds_the_authority_is_denied_without_asking_anybody(tmp_p
         trajectory = await converse(opened, "refund 5", approves)
 
         assert trajectory.asked == []
-        assert "spend:eur" in trajectory.results["r"]
+        assert "spend:refund-eur" in trajectory.results["r"]
         assert desk(tmp_path).get("C1").refunded == 0
         assert "call.denied" in kinds(app, opened.id)
         assert "denied" in opened.receipt().not_done[0]
@@ -310,7 +315,7 @@ async def test_nothing_a_reviewer_sees_differs_from_what_runs(tmp_path: Path) ->
         return Decision("approve")
 
     write = ("cancel_order", {"order_id": " a1 ", "expected_revision": "1"})
-    async with session(tmp_path, [calls(write), "Done."]) as (app, opened):
+    async with session(tmp_path, [reads("A1"), calls(write), "Done."]) as (app, opened):
         await converse(opened, "cancel a1", ByTool({"cancel_order": looks}))
 
         (effect,) = app.store.ledger.list()
@@ -329,7 +334,8 @@ async def test_a_grant_that_is_no_effect_is_refused_at_the_start(
 
 
 async def test_an_edit_that_changes_nothing_is_an_approval(tmp_path: Path) -> None:
-    async with session(tmp_path, [calls(REFUND_C1, ids=["r"]), "Done."]) as (_, opened):
+    steps = [reads("C1"), calls(REFUND_C1, ids=["r"]), "Done."]
+    async with session(tmp_path, steps) as (_, opened):
         await converse(opened, "refund 5", stays_silent)
         (approval,) = opened.pending()
         row = opened.decide(approval.id, Decision("edit", args={**approval.args, "amount": "5.0"}))

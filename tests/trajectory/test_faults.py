@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import Settles, approves, stays_silent
 from agent.events import Message
+from agent.middleware import guard
 from agent.models.scripted import ScriptedStep, call, malformed, step
 from agent.session import AgentSession
+from agent.threads import in_thread
 from agent.types import Decision
 from tests.support.sessions import application, calls, session
 from tools.contract import (
@@ -250,10 +252,44 @@ async def test_a_write_that_gives_no_answer_in_time_is_in_doubt_and_its_late_res
 
         answers.set()
         await asyncio.wait(
-            [t for t in asyncio.all_tasks() if "_enter" in repr(t.get_coro())], timeout=10
+            [t for t in asyncio.all_tasks() if "_body" in repr(t.get_coro())], timeout=10
         )
         late = app.store.ledger.list()[0]
         assert (late.state, late.transport) == ("committed", "late")
+
+
+async def test_a_body_that_is_not_entered_in_time_is_never_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was recorded as not begun must not begin, however late a thread is."""
+    ran: list[int] = []
+    may_begin = asyncio.Event()
+
+    def act(n: int) -> str:
+        """Change a number."""
+        ran.append(n)
+        return "changed"
+
+    async def late(*args: Any, **kwargs: Any) -> Any:
+        await may_begin.wait()
+        return await in_thread(*args, **kwargs)
+
+    monkeypatch.setattr(guard, "in_thread", late)
+    slow = Contract(effects=frozenset({"write:n"}), open_world=False, timeout=0.05)
+    tool = make_tool(act, args=Number, contract=slow)
+    steps = [calls(("act", {"n": 1}), ids=["a"]), "It did not begin."]
+    async with session(tmp_path, steps, tools=[tool]) as (app, opened):
+        trajectory = await converse(opened, "change it", approves)
+        assert "nothing changed" in trajectory.results["a"]
+        recorded = app.store.ledger.list()
+        assert [(effect.state, effect.transport) for effect in recorded] == [("failed", "timeout")]
+
+        may_begin.set()
+        await asyncio.wait(
+            [t for t in asyncio.all_tasks() if "_body" in repr(t.get_coro())], timeout=10
+        )
+        assert ran == []
+        assert app.store.ledger.list() == recorded
 
 
 async def test_a_read_that_gives_no_answer_in_time_is_stopped(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agent.evals.reviewers import Edits, approves, stays_silent
 from agent.inbox import decide
 from agent.session import AgentSession, CallsWait
 from agent.types import Actor, Decision
-from tests.support.sessions import application, calls, session
+from tests.support.sessions import application, calls, reads, session
 from tools.worlds.order_desk import OrderDesk
 
 SOMEBODY = Actor("ben", 1000, "elsewhere", "cli")
@@ -48,7 +48,7 @@ async def resumed(opened: AgentSession) -> Trajectory:
 async def test_a_paused_session_is_decided_elsewhere_and_goes_on_in_another_process(
     tmp_path: Path,
 ) -> None:
-    steps = [calls(cancel("A1"), ids=["a"]), "A1 is cancelled."]
+    steps = [reads("A1"), calls(cancel("A1"), ids=["a"]), "A1 is cancelled."]
     async with session(tmp_path, steps) as (_, opened):
         await converse(opened, "cancel A1", stays_silent)
         session_id = opened.id
@@ -78,6 +78,7 @@ async def test_a_new_message_while_calls_wait_needs_a_yes_and_then_nothing_of_th
     tmp_path: Path,
 ) -> None:
     steps = [
+        reads("A1", "B1"),
         calls(("get_order", {"order_id": "A2"}), cancel("A1"), cancel("B1"), ids=["r", "a", "b"]),
         "All right.",
     ]
@@ -105,7 +106,7 @@ async def test_what_was_approved_before_the_session_moved_on_still_runs_as_decid
     tmp_path: Path,
 ) -> None:
     refund = ("refund_order", {"order_id": "C1", "amount": "5.00", "currency": "EUR"})
-    steps = [calls(cancel("A1"), refund, cancel("B1")), "All right."]
+    steps = [reads("A1", "B1", "C1"), calls(cancel("A1"), refund, cancel("B1")), "All right."]
     async with session(tmp_path, steps) as (app, opened):
         await converse(opened, "cancel and refund", stays_silent)
         rows = {row.args["order_id"]: row for row in opened.pending()}
@@ -122,7 +123,8 @@ async def test_what_was_approved_before_the_session_moved_on_still_runs_as_decid
 async def test_a_cancelled_session_ran_nothing_of_what_waited_and_can_be_read(
     tmp_path: Path,
 ) -> None:
-    async with session(tmp_path, [calls(cancel("A1")), "Hello again."]) as (app, opened):
+    steps = [reads("A1"), calls(cancel("A1")), "Hello again."]
+    async with session(tmp_path, steps) as (app, opened):
         await converse(opened, "cancel A1", stays_silent)
         await opened.cancel()
 
@@ -135,7 +137,7 @@ async def test_a_cancelled_session_ran_nothing_of_what_waited_and_can_be_read(
 
 
 async def test_a_fork_has_the_messages_and_none_of_the_approvals_or_rules(tmp_path: Path) -> None:
-    steps = [calls(cancel("A1"), ids=["a"]), "In the fork."]
+    steps = [reads("A1"), calls(cancel("A1"), ids=["a"]), "In the fork."]
     async with application(tmp_path, steps) as app:
         async with app.new_session() as source:
             await converse(source, "cancel A1", stays_silent)
@@ -159,16 +161,17 @@ async def test_a_fork_has_the_messages_and_none_of_the_approvals_or_rules(tmp_pa
 async def test_a_fork_asks_again_for_what_its_source_has_committed_and_says_so(
     tmp_path: Path,
 ) -> None:
-    again = calls(cancel("A1"), ids=["again"])
-    steps = [calls(cancel("A1"), ids=["first"]), "Cancelled.", again, "Hm."]
+    refund = ("refund_order", {"order_id": "C1", "amount": "5.00", "currency": "EUR"})
+    again = calls(refund, ids=["again"])
+    steps = [reads("C1"), calls(refund, ids=["first"]), "Refunded.", again, "Hm."]
     async with application(tmp_path, steps) as app:
         async with app.new_session() as source:
-            await converse(source, "cancel A1", approves)
+            await converse(source, "refund 5 EUR", approves)
             (effect,) = app.store.ledger.list()
         record = await app.fork(source.id)
-        app.store.rules.add(record.id, "cancel_order", "all", {}, app.actor)
+        app.store.rules.add(record.id, "refund_order", "all", {}, app.actor)
         async with app.open_session(record.id) as fork:
-            trajectory = await converse(fork, "cancel it", stays_silent)
+            trajectory = await converse(fork, "refund it", stays_silent)
 
             (approval,) = trajectory.asked
             assert approval.rule == "repeats"
@@ -189,7 +192,8 @@ async def test_a_deleted_session_leaves_a_tombstone_and_no_content(tmp_path: Pat
 
 
 async def test_reviewing_again_after_everything_is_decided_changes_nothing(tmp_path: Path) -> None:
-    async with session(tmp_path, [calls(cancel("A1")), "Done."]) as (app, opened):
+    steps = [reads("A1"), calls(cancel("A1")), "Done."]
+    async with session(tmp_path, steps) as (app, opened):
         await converse(opened, "cancel A1", approves)
         before = app.store.trail.entries(opened.id)
         await review(opened, approves)
@@ -201,7 +205,7 @@ async def test_reviewing_again_after_everything_is_decided_changes_nothing(tmp_p
 async def test_an_approved_call_whose_tool_is_not_loaded_here_stays_open_and_runs_where_it_is(
     tmp_path: Path,
 ) -> None:
-    steps = [calls(cancel("A1")), "Done."]
+    steps = [reads("A1"), calls(cancel("A1")), "Done."]
     async with session(tmp_path, steps) as (_, opened):
         session_id = opened.id
         await converse(opened, "cancel A1", stays_silent)

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,11 +195,16 @@ async def test_a_silent_reviewer_leaves_everything_as_it_was_and_a_later_process
 
 
 class SessionWorlds(Worlds):
-    """The worlds of the tasks, with the faults of a task happening inside the tools."""
+    """The worlds of the tasks, with the faults of a task happening inside the tools.
 
-    def __init__(self, folder: Path, task: Task) -> None:
+    Args:
+        keeps_record: Whether an answer that is lost can be looked up, or the same call sent again.
+    """
+
+    def __init__(self, folder: Path, task: Task, *, keeps_record: bool = True) -> None:
         super().__init__(folder)
-        self._task, self._seen = task, Counter[str]()
+        self._task, self._keeps_record = task, keeps_record
+        self._seen = Counter[str]()
 
     def tools(self) -> list[BaseTool]:
         return [self._faulty(tool) for tool in super().tools()]
@@ -217,7 +223,10 @@ class SessionWorlds(Worlds):
                 raise OutcomeUnknown(lost)
             return result
 
-        return tool.model_copy(update={"func": run})
+        contract = tool.contract
+        if not self._keeps_record:
+            contract = replace(contract, reconcile=None, idempotency="none")
+        return tool.model_copy(update={"func": run, "contract": contract})
 
     def reviewer(self) -> Reviewer:
         """Rejects what the task says is refused, approves everything else."""
@@ -229,6 +238,11 @@ class SessionWorlds(Worlds):
         return When(refused, Rejects(REASON), approves)
 
 
+def without_research(tools: dict[str, BaseTool]) -> list[BaseTool]:
+    """The tools that a session with the domain ``research`` does not have by itself."""
+    return [tool for name, tool in tools.items() if name not in ("search", "fetch", "calculator")]
+
+
 def spelled(tools: dict[str, BaseTool], tool: str, args: dict[str, Any]) -> str:
     """One call as text, its arguments as they would run."""
     return f"{tool} {json.dumps(normalise(tools[tool], args).args, sort_keys=True)}"
@@ -236,13 +250,11 @@ def spelled(tools: dict[str, BaseTool], tool: str, args: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 async def test_task_through_the_whole_session(task: Task, tmp_path: Path) -> None:
-    worlds = SessionWorlds(tmp_path, task)
+    worlds = SessionWorlds(tmp_path, task, keeps_record=task.name != "write in doubt")
     tools = {tool.name: tool for tool in worlds.tools()}
-    own = [tool for name, tool in tools.items() if name not in ("search", "fetch", "calculator")]
-    async with session(tmp_path / "home", OfflineChatModel(), domains=["research"], tools=own) as (
-        app,
-        opened,
-    ):
+    async with session(
+        tmp_path / "home", OfflineChatModel(), domains=["research"], tools=without_research(tools)
+    ) as (app, opened):
         turns = [await converse(opened, text, worlds.reviewer()) for text in task.texts]
         history = await opened.history()
 
@@ -259,6 +271,28 @@ async def test_task_through_the_whole_session(task: Task, tmp_path: Path) -> Non
         assert not any(re.search(pattern, answer) for pattern in task.never), answer
         assert task.world(worlds)
         check_the_record(app, opened, turns)
+
+
+async def test_a_lost_answer_is_found_in_the_desks_own_record_and_nobody_is_asked(
+    tmp_path: Path,
+) -> None:
+    (task,) = (task for task in TASKS if task.name == "write in doubt")
+    worlds = SessionWorlds(tmp_path, task)
+    tools = {tool.name: tool for tool in worlds.tools()}
+    async with session(
+        tmp_path / "home", OfflineChatModel(), domains=["research"], tools=without_research(tools)
+    ) as (app, opened):
+        turn = await converse(opened, *task.texts, worlds.reviewer())
+
+        assert [tool for tool, _ in turn.calls] == ["get_order", "cancel_order"]
+        (effect,) = app.store.ledger.list()
+        (transaction,) = worlds.desk.history("A1")
+        assert (effect.state, effect.transaction) == ("committed", transaction.id)
+        assert transaction.id in turn.done.answer
+        assert "Unknown" not in turn.done.answer
+        assert opened.pending() == []
+        assert turn.done.exit == 0
+        check_the_record(app, opened, [turn])
 
 
 def check_the_record(app: Application, opened: AgentSession, turns: list[Trajectory]) -> None:

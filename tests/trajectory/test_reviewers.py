@@ -36,7 +36,7 @@ from agent.evals.reviewers import (
 )
 from agent.events import ApprovalAsked
 from agent.inbox import decide
-from agent.middleware import execution
+from agent.middleware import writes
 from agent.session import AgentSession
 from agent.store import Store
 from agent.types import Actor, Decision
@@ -573,7 +573,7 @@ async def left_in_doubt(opened: AgentSession, world: Hanging) -> None:
 @pytest.fixture
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped run does not wait for its writes."""
-    monkeypatch.setattr(execution, "GRACE", 0.0)
+    monkeypatch.setattr(writes, "GRACE", 0.0)
 
 
 @pytest.mark.usefixtures("no_grace")

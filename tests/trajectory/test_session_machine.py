@@ -42,9 +42,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent.application import Application
 from agent.canonical import call_digest
-from agent.errors import AlreadyDecided, InvalidDecision, UsageError
+from agent.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    CannotUndo,
+    InvalidDecision,
+    UsageError,
+)
 from agent.events import Event
 from agent.inbox import HAPPENED, NOT_HAPPENED
+from agent.middleware import writes
 from agent.models.scripted import ScriptedCall, ScriptedChatModel, ScriptedStep
 from agent.policy import covers
 from agent.receipt import build_receipt
@@ -54,12 +61,27 @@ from agent.store.records import ApprovalRecord, TrailEntry
 from agent.types import Decision
 from tests.support.openai_server import history_error
 from tests.support.sessions import application
-from tools.contract import Contract, OutcomeUnknown, Scope, ToolFailure, current_call, make_tool
+from tools.contract import (
+    Call,
+    CallInfo,
+    Contract,
+    Finding,
+    OutcomeUnknown,
+    Preview,
+    Scope,
+    ToolFailure,
+    Undo,
+    current_call,
+    make_tool,
+)
 
 # --- the world and its tool ------------------------------------------------------------------
 
 OUTCOMES = ("done", "refused", "lost after", "lost before", "breaks", "dies", "dies late")
 """How an entry into the tool's body ends; the last two take the process with them."""
+
+SETTLED_BY = ("a person", "its record", "its key")
+"""What the contract of the tool knows to do about an outcome that is unknown."""
 
 
 class Died(BaseException):
@@ -68,8 +90,14 @@ class Died(BaseException):
 
 @dataclass
 class World:
-    """Every entry into the body, as (idempotency key, attempt), and whether it took effect."""
+    """Every entry into the body, as (idempotency key, attempt), and whether it took effect.
 
+    What is settled by its key takes effect once a key.
+    """
+
+    settled_by: str = "a person"
+    version: int = 0
+    """What previews show; it grows when somebody else changes something."""
     entries: list[tuple[str, int]] = field(default_factory=list)
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     happened: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -84,7 +112,8 @@ class World:
         entry = (info.idempotency_key or "", info.attempt)
         self.entries.append(entry)
         self.numbers[entry] = n
-        self.happened[entry] = outcome not in ("refused", "lost before")
+        again = self.settled_by == "its key" and self.has_happened(entry[0])
+        self.happened[entry] = outcome not in ("refused", "lost before") and not again
         self.dying = outcome if outcome.startswith("dies") else ""
         match outcome:
             case "refused":
@@ -94,6 +123,14 @@ class World:
             case "breaks":
                 raise RuntimeError("surprise")
         return f"changed {n}"
+
+    def has_happened(self, key: str) -> bool:
+        """Whether any attempt under this key took effect."""
+        return any(happened for (known, _), happened in self.happened.items() if known == key)
+
+    def find(self, args: Any, info: CallInfo) -> Finding:
+        """What the record says of a call."""
+        return Finding(self.has_happened(info.idempotency_key or ""), "The record was read.")
 
 
 class Number(BaseModel):
@@ -111,14 +148,18 @@ def tools(world: World) -> list[Any]:
         """Look at a number."""
         return f"n is {n}"
 
-    writes = Contract(
+    changes = Contract(
         effects=frozenset({"write:n"}),
         open_world=False,
+        idempotency="key" if world.settled_by == "its key" else "none",
+        reconcile=world.find if world.settled_by == "its record" else None,
+        preview=lambda args: Preview(f"n, at version {world.version}"),
+        undo=Undo("does it the other way", lambda write: Call("act", {"n": 100 + write.args["n"]})),
         always=lambda args: Scope(f"n = {args['n']}", {"n": {"equals": args["n"]}}),
     )
     reads = Contract(effects=frozenset({"read:n"}), open_world=False)
     return [
-        make_tool(act, args=Number, contract=writes),
+        make_tool(act, args=Number, contract=changes),
         make_tool(look, args=Number, contract=reads),
     ]
 
@@ -180,6 +221,8 @@ template: list[Path] = []
 class SessionMachine(RuleBasedStateMachine):
     """Sessions, their reviewer and their process, in any order."""
 
+    settled_by = "a person"
+
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
@@ -187,7 +230,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.home = Path(self.folder.name) / "home"
         shutil.copytree(template[0], self.home)
         self.home.chmod(0o700)
-        self.world, self.model = World(), Obedient()
+        self.world, self.model = World(self.settled_by), Obedient()
         self.stack = AsyncExitStack()
         self.ids: list[str] = []
 
@@ -297,6 +340,37 @@ class SessionMachine(RuleBasedStateMachine):
     def resume(self, outcomes: list[str]) -> None:
         self._drive(lambda: self.session.resume(), outcomes)
 
+    @precondition(lambda self: not self.writes_wait)
+    @rule(pick=picks, outcomes=outcomes)
+    def undo(self, pick: int, outcomes: list[str]) -> None:
+        done = self.app.store.ledger.list(session=self.session.id, state="committed", limit=None)
+        if not done:
+            return
+        effect = done[pick % len(done)]
+        try:
+            self._drive(lambda: self.session.undo(effect.id), outcomes)
+        except CannotUndo:
+            assert self.app.store.ledger.undone_by(effect.id) is not None
+
+    # --- what happens meanwhile ---------------------------------------------------------------
+
+    @rule()
+    def somebody_else_changes_something(self) -> None:
+        self.world.version += 1
+
+    @precondition(lambda self: self.writes_wait)
+    @rule(pick=picks, again=st.booleans())
+    def nobody_decides_in_time(self, pick: int, again: bool) -> None:
+        waiting = self._pending("write")
+        late = waiting[pick % len(waiting)]
+        self.app.store.approvals.expire(late.id, "nobody decided in time")
+        with pytest.raises(ApprovalExpired):
+            self.session.decide(late.id, Decision("approve"))
+        if again:
+            asked = {row.call: row.status for row in self._await(self.session.ask_again())}
+            assert asked[late.call] == "pending"
+            assert set(asked.values()) == {"pending"}
+
     @rule(
         what=st.sampled_from(["restart", "begin", "switch", "fork", "follow", "cancel", "revoke"]),
         pick=picks,
@@ -370,7 +444,7 @@ class SessionMachine(RuleBasedStateMachine):
         doubt = waiting[pick % len(waiting)]
         effect = self.app.store.ledger.for_call(doubt.session, doubt.message, doubt.call)
         assert effect is not None
-        happened = self.world.happened[effect.idempotency_key, effect.attempts]
+        happened = self.world.has_happened(effect.idempotency_key or "")
         answer = HAPPENED if happened else NOT_HAPPENED
         self.session.decide(doubt.id, Decision("respond", message=answer))
         if go_on:
@@ -416,7 +490,8 @@ class SessionMachine(RuleBasedStateMachine):
 
         self.world.outcomes = ()
         if self._until_death(forge()):
-            assert self._pending("write") == undecided
+            waiting = self._pending("write")  # what was decided may have gone on, and be void
+            assert [row for row in waiting if row in undecided] == undecided
             decided = [
                 row
                 for row in self.app.store.approvals.list(None, session=self.session.id, limit=None)
@@ -448,7 +523,8 @@ class SessionMachine(RuleBasedStateMachine):
         """Whether a decision or a rule stood behind a write when it was begun."""
         before = [e for e in trail if e.session == intent.session and e.seq < intent.seq]
         if intent.data["approval"] is not None:
-            return any(
+            void = [e.data["approval"] for e in before if e.kind == "approval.void"]
+            return intent.data["approval"] not in void and any(
                 entry.kind == "approval.decided"
                 and entry.data["approval"] == intent.data["approval"]
                 and entry.data["status"] in ("approved", "edited")
@@ -472,8 +548,17 @@ class SessionMachine(RuleBasedStateMachine):
             attempts = [world.happened[key, n] for n in range(1, effect.attempts + 1)]
             assert sum(attempts) <= 1
             if effect.state in ("committed", "failed"):
-                assert attempts[-1] == (effect.state == "committed")
-            assert not any(attempts[:-1])
+                assert any(attempts) == (effect.state == "committed")
+            assert world.settled_by == "its key" or not any(attempts[:-1])
+
+    @invariant()
+    def what_undoes_something_was_asked_for_and_does_it_once(self) -> None:
+        if not self.ids:
+            return
+        undoing = [e for e in self.app.store.ledger.list(limit=None) if e.undoes is not None]
+        assert all(effect.approval is not None for effect in undoing)
+        done = [effect.undoes for effect in undoing if effect.state != "failed"]
+        assert len(set(done)) == len(done)
 
     @invariant()
     def receipts_agree_with_the_ledger(self) -> None:
@@ -506,8 +591,10 @@ class SessionMachine(RuleBasedStateMachine):
         ]
         rows = self.app.store.approvals.list(None, limit=None)
         assert sorted(closed) == sorted(
-            (row.id, row.status) for row in rows if row.status != "pending"
+            (row.id, given_to(row)) for row in rows if row.status != "pending"
         )
+        void = [e.data["approval"] for e in self.app.store.trail.entries(kind="approval.void")]
+        assert sorted(void) == sorted(row.id for row in rows if row.was_void)
 
     @invariant()
     def the_history_is_valid_up_to_what_is_open(self) -> None:
@@ -562,9 +649,21 @@ def empty_state_folder(folder: Path) -> Iterator[None]:
         template.clear()
 
 
+def given_to(row: ApprovalRecord) -> str:
+    """The status that an approval was given, before it may have become void."""
+    if not row.was_void:
+        return row.status
+    return "edited" if row.decided_args is not None else "approved"
+
+
 @pytest.mark.timeout(600)  # when it fails, finding the shortest way to fail takes minutes
-def test_any_order_of_anything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settled_by", SETTLED_BY)
+def test_any_order_of_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled_by: str
+) -> None:
+    monkeypatch.setattr(writes, "BACK_OFF", 0)
+    machine = type("Machine", (SessionMachine,), {"settled_by": settled_by})
     with empty_state_folder(tmp_path / "empty"):
         run_state_machine_as_test(
-            SessionMachine, settings=settings(max_examples=20, stateful_step_count=20)
+            machine, settings=settings(max_examples=20, stateful_step_count=20)
         )

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import Settles, approves, stays_silent
 from agent.events import Event
-from agent.middleware import execution
+from agent.middleware import writes
 from agent.models.scripted import ScriptedChatModel
 from agent.session import AgentSession
 from agent.types import Decision
@@ -210,7 +210,7 @@ async def test_a_hard_stop_gives_a_write_its_moment_and_its_outcome_is_recorded(
 async def test_a_write_that_does_not_end_in_its_moment_is_in_doubt_and_never_repeated(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(execution, "GRACE", 0.01)
+    monkeypatch.setattr(writes, "GRACE", 0.01)
     gate, ran = Gate(), list[str]()
     steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
     tools = [tool(gate, "write:n", ran)]
@@ -242,7 +242,7 @@ async def test_a_write_that_does_not_end_in_its_moment_is_in_doubt_and_never_rep
 async def test_what_a_thread_still_does_after_a_hard_stop_is_evidence(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(execution, "GRACE", 0.01)
+    monkeypatch.setattr(writes, "GRACE", 0.01)
     entered, goes_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -252,9 +252,9 @@ async def test_what_a_thread_still_does_after_a_hard_stop_is_evidence(
         goes_on.wait()
         return f"acted on {n}"
 
-    writes = Contract(effects=frozenset({"write:n"}), open_world=False)
+    contract = Contract(effects=frozenset({"write:n"}), open_world=False)
     steps = [calls(("act", {"n": 1}), ids=["a"]), "Done."]
-    tools = [make_tool(act, args=Number, contract=writes)]
+    tools = [make_tool(act, args=Number, contract=contract)]
     async with session(tmp_path, steps, tools=tools) as (app, opened):
         await converse(opened, "act", stays_silent)
         async with running(await _approved(opened)) as turn:

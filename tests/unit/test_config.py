@@ -24,6 +24,7 @@ from agent.config import (
     mask_url,
     parse_env,
     process_environment,
+    show_value,
     tracing_notice,
 )
 from agent.errors import UsageError
@@ -125,12 +126,13 @@ def test_a_file_cannot_redirect_the_record_or_name_the_reviewer() -> None:
     file = {
         "SAYSO_HOME": "/elsewhere",
         "SAYSO_DATABASE_URL": "postgresql://elsewhere/db",
+        "SAYSO_TRAIL_KEY": "0123456789abcdef",
         "SAYSO_REVIEWER": "boss",
         "sayso_home": "/elsewhere",
     }
     settings = load_settings(env_file=file, environ={})
     assert settings == load().model_copy(update={"unknown": settings.unknown})
-    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 3
+    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 4
     assert all("in .env is ignored" in sentence for sentence in settings.unknown)
 
 
@@ -205,6 +207,35 @@ def test_secrets_are_masked_in_complaints_and_in_repr() -> None:
     shown = repr(load(OPENAI_API_KEY=KEY, SAYSO_DATABASE_URL=url))
     assert KEY not in shown
     assert "hunter2" not in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("fifteen bytes..", "at least 16 bytes, such as `openssl rand -hex 32` prints"),
+        ("  fifteen bytes..  ", "at least 16 bytes, such as `openssl rand -hex 32` prints"),
+        ("sixteen bytes...\ud800", "text in UTF-8"),
+    ],
+)
+def test_no_part_of_the_trails_key_is_ever_shown(key: str, expected: str) -> None:
+    assert complaint(SAYSO_TRAIL_KEY=key) == f"SAYSO_TRAIL_KEY=…: expected {expected}."
+    settings = load(SAYSO_TRAIL_KEY=" eight pairs ééé ")
+    assert settings.trail_key is not None
+    assert settings.trail_key.get_secret_value() == "eight pairs ééé"
+    assert "pairs" not in repr(settings) + str(settings.model_dump()) + settings.model_dump_json()
+    assert show_value("SAYSO_TRAIL_KEY", "a long key with a tail") == "…"
+
+
+def test_the_secrets_among_the_settings() -> None:
+    assert load().secrets == ()
+    settings = load(
+        OPENAI_API_KEY=KEY,
+        OPENAI_BASE_URL="https://me:p%40ss@gateway.example/v1",
+        SAYSO_TRAIL_KEY="0123456789abcdef",
+        SAYSO_DATABASE_URL="postgresql://ann:hunter2@host/db",
+    )
+    assert settings.secrets == (KEY, "0123456789abcdef", "p@ss", "hunter2")
+    assert load(SAYSO_DATABASE_URL="postgresql://ann@host/db").secrets == ()
 
 
 @given(st.sampled_from(sorted(VARIABLES)), st.text())

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from agent.canonical import call_digest
-from agent.errors import AlreadyDecided, InvalidDecision, NotFound
+from agent.errors import AlreadyDecided, ApprovalExpired, InvalidDecision, NotFound
 from agent.inbox import decide
 from agent.store import Store
 from agent.store.records import ApprovalRecord
@@ -183,6 +183,28 @@ def test_answers_are_recorded_together_or_not_at_all(store: Store, ask: Ask) -> 
         assert store.approvals.list() == [one, two]
     rows = decide(store, [good, (two.id, Decision("reject"))], ANA, find)
     assert [row.status for row in rows] == ["approved", "rejected"]
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_an_answer_after_the_time_is_told_how_to_ask_again(
+    store: Store, ask: Ask, noticed: bool
+) -> None:
+    late, other = ask(hours=1e-12), ask("2")
+    if noticed:
+        assert [row.id for row in store.approvals.expire_due()] == [late.id]
+    with pytest.raises(ApprovalExpired, match=f"sayso resume {late.session} --ask-again"):
+        decide(store, [(other.id, Decision("approve")), (late.id, Decision("approve"))], ANA, never)
+    assert store.approvals.get(late.id).status == "expired"
+    assert store.approvals.list() == [other]
+
+
+def test_a_servers_question_that_is_over_is_not_asked_again(store: Store, ask: Ask) -> None:
+    """The call that raised it has ended: there is nothing to resume."""
+    asked = ask(kind="elicitation")
+    store.approvals.expire(asked.id, "the call that asked is over")
+    with pytest.raises(AlreadyDecided, match="already expired") as told:
+        decide(store, [(asked.id, Decision("respond", message="x"))], ANA, never)
+    assert not isinstance(told.value, ApprovalExpired)
 
 
 def test_no_answers_are_no_error(store: Store) -> None:

@@ -20,9 +20,10 @@ PACKAGES = ("agent", "tools", "mcp_servers", "prompts")
 # From the bottom up: a unit (a module or package directly in agent/) may import those on the
 # lines above its own, and its neighbours as long as no circle comes of it.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "types", "canonical", "safe_text", "deadlines", "schemas", "config", "trust"),
+    ("errors", "types", "canonical", "safe_text", "deadlines", "threads", "schemas"),
+    ("config", "trust"),
     ("forms", "events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
-    ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts"),
+    ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts", "evidence", "settling"),
     ("middleware",),
     ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),

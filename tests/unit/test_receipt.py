@@ -14,6 +14,7 @@ from agent.receipt import build_receipt, describe_call, receipt_text
 from agent.store import Store
 from agent.store.records import ApprovalRecord, EffectRecord, LeaseRecord
 from agent.types import Actor, Decision, Receipt
+from tools.contract import Finding
 
 ANA = Actor("ana", 1000, "here", "test")
 
@@ -113,6 +114,23 @@ def test_what_a_person_settled_is_said_in_their_name(desk: Desk, happened: bool)
     assert receipt.unknown == ()
 
 
+@pytest.mark.parametrize("happened", [True, False])
+def test_what_the_services_record_settled_is_said_in_its_name(desk: Desk, happened: bool) -> None:
+    doubt = desk.finish("a", "in_doubt", result={"error": "It may have happened, or not."})
+    desk.store.ledger.find(
+        doubt.id,
+        attempt=1,
+        finding=Finding(happened, "Look for yourself.", transaction="T1"),
+        result={"text": "It happened.", "status": "success", "skip": 0},
+    )
+    receipt = desk.receipt()
+    (line,) = receipt.done if happened else receipt.not_done
+    assert line.endswith(", according to its own record")
+    assert ("transaction T1" in line) == happened
+    assert "Look for yourself" not in line
+    assert receipt.unknown == ()
+
+
 def test_what_waits_waits_and_an_approval_alone_is_not_a_deed(desk: Desk) -> None:
     pending, approved = desk.ask("a"), desk.decide("b", "approve")
     edited = desk.decide("c", "edit")
@@ -141,6 +159,28 @@ def test_what_was_not_run_says_who_said_so(
 ) -> None:
     desk.decide("a", kind, message)
     assert desk.receipt() == Receipt(not_done=(line,), refused=refused)
+
+
+def test_what_nobody_decided_in_time_is_neither_done_nor_refused(desk: Desk) -> None:
+    desk.store.approvals.expire(desk.ask("a").id, "nobody decided in time")
+    assert desk.receipt() == Receipt(not_done=('act(n="a"): nobody decided in time',))
+
+
+def test_what_was_asked_again_is_named_once(desk: Desk) -> None:
+    first = desk.ask("a")
+    desk.store.approvals.expire(first.id, "nobody decided in time")
+    again = desk.store.approvals.ask_again(
+        first.id, epoch=desk.lease.epoch, reason="", preview=None
+    )
+    assert desk.receipt() == Receipt(waiting=(f'act(n="a") [{again.id}]',))
+
+
+@pytest.mark.parametrize(("kind", "n"), [("approve", "a"), ("edit", "edited")])
+def test_an_approval_that_is_void_waits_for_nothing(desk: Desk, kind: str, n: str) -> None:
+    given = desk.decide("a", kind)
+    desk.store.approvals.void(given.id, epoch=desk.lease.epoch, reason="it changed")
+    line = f'act(n="{n}"): not run, what was approved does not hold any more'
+    assert desk.receipt() == Receipt(not_done=(line,))
 
 
 def test_what_was_left_behind_is_not_done(desk: Desk) -> None:

@@ -11,7 +11,8 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
 from pydantic import BaseModel, Field, ValidationError
 
-from agent.middleware.guard import Entry, entry, guarded
+from agent.middleware.guard import guarded
+from agent.threads import Entry, entry
 from tools.contract import (
     Contract,
     OutcomeUnknown,
@@ -87,9 +88,11 @@ def make(request: pytest.FixtureRequest) -> Callable[[Body], BaseTool]:
     return request.param  # type: ignore[no-any-return]
 
 
-async def called(tool: BaseTool, args: dict[str, Any] | None = None) -> tuple[Any, Entry]:
+async def called(
+    tool: BaseTool, args: dict[str, Any] | None = None, started: Entry | None = None
+) -> tuple[Any, Entry]:
     """What the guarded tool ends in, an exception as a value, and whether it was entered."""
-    started = Entry()
+    started = started or Entry()
     entry.set(started)
     call = {"type": "tool_call", "id": "c", "name": tool.name, "args": args or {"text": "x"}}
     try:
@@ -177,6 +180,34 @@ async def test_arguments_that_do_not_fit_never_reach_the_body(kind: str) -> None
     _, started = await called(KINDS[kind](body), {"wrong": 1})
     assert entered == []
     assert not started.entered
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_once_its_outcome_is_being_recorded_a_body_is_not_entered_any_more(
+    kind: str,
+) -> None:
+    entered: list[str] = []
+
+    def body(text: str) -> str:
+        entered.append(text)
+        return text
+
+    late = Entry()
+    late.close()
+    result, started = await called(KINDS[kind](body), started=late)
+    assert entered == []
+    assert not started.entered
+    assert isinstance(result, ToolFailure)
+    assert not isinstance(result, OutcomeUnknown)
+
+
+def test_what_was_entered_in_time_goes_on() -> None:
+    """A body of several methods passes its entry several times."""
+    started = Entry()
+    assert started.enter()
+    started.close()
+    assert started.enter()
+    assert started.entered
 
 
 def test_what_the_model_sees_of_a_tool_and_its_contract_stay() -> None:

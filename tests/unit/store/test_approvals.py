@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
-from agent.errors import AlreadyDecided, DecisionError, InvalidDecision, NotFound, UsageError
+from agent.errors import (
+    AlreadyDecided,
+    ApprovalExpired,
+    DecisionError,
+    InvalidDecision,
+    LeaseLost,
+    NotFound,
+    UsageError,
+)
 from agent.store import Store
-from agent.store.records import LeaseRecord
+from agent.store.records import ApprovalRecord, LeaseRecord
+from agent.store.schema import approvals
 from agent.types import Decision
 from tests.unit.store.databases import ANN, BOB, ask, kinds, new_session, write_of
 
@@ -231,3 +241,166 @@ def test_the_doubt_of_another_attempt_is_asked_anew(store: Store, lease: LeaseRe
         again = store.ledger.begin(**write_of(lease))
         assert (again.outcome, again.effect.attempts) == ("run", attempt + 1)
         assert again.effect.id == begun.effect.id
+
+
+def test_the_notes_of_a_doubt_are_renewed_while_it_waits(store: Store, lease: LeaseRecord) -> None:
+    session = lease.session
+    store.ledger.begin(**write_of(lease))
+    store.ledger.begin(**write_of(lease))
+    first = ask(store, session, kind="in_doubt", notes=["the desk is closed"])
+    later = ask(store, session, kind="in_doubt", notes=["the desk has nothing"])
+    assert later == first.model_copy(update={"notes": ["the desk has nothing"]})
+    assert store.approvals.get(first.id) == later
+    answered = store.approvals.decide(first.id, Decision("respond", message="happened"), ANN)
+    assert ask(store, session, kind="in_doubt", notes=["too late"]) == answered
+
+
+# --- time, and what does not hold any more ----------------------------------------------------
+
+LONG_AGO = "2020-01-01T00:00:00.000000Z"
+
+
+def overdue(store: Store, asked: ApprovalRecord) -> ApprovalRecord:
+    """Its time was over long ago."""
+    with store.approvals._db.write() as writing:
+        change = update(approvals).where(approvals.c.id == asked.id)
+        writing.conn.execute(change.values(expires_at=LONG_AGO))
+    return asked.model_copy(update={"expires_at": LONG_AGO})
+
+
+def test_a_question_says_until_when_it_may_be_answered(store: Store, session: str) -> None:
+    for_ever = ask(store, session)
+    for_an_hour = ask(store, session, call="c2", hours=1)
+    assert for_ever.expires_at is None
+    assert for_an_hour.expires_at is not None
+    assert for_an_hour.asked_at < for_an_hour.expires_at
+    assert store.trail.entries(session)[-1].data["expires_at"] == for_an_hour.expires_at
+    assert store.approvals.expire_due() == []
+    assert store.approvals.decide(for_an_hour.id, APPROVE, ANN).status == "approved"
+
+
+def test_an_answer_after_the_time_is_refused_and_closes_the_question(
+    store: Store, session: str
+) -> None:
+    late = overdue(store, ask(store, session, hours=1))
+    other = ask(store, session, call="c2")
+    with pytest.raises(ApprovalExpired) as refused:
+        store.approvals.decide_many([(other.id, APPROVE, None), (late.id, APPROVE, None)], ANN)
+    assert (refused.value.approval, refused.value.status) == (late.id, "expired")
+    assert (refused.value.at, refused.value.by) == (LONG_AGO, "")
+    assert store.approvals.list() == [other]
+    expired = store.approvals.get(late.id)
+    assert (expired.status, expired.decided_by, expired.decided_digest) == ("expired", None, None)
+    assert expired.comment == "nobody decided in time"
+    with pytest.raises(ApprovalExpired):
+        store.approvals.decide(late.id, APPROVE, ANN)
+    assert kinds(store, session).count("approval.decided") == 1
+
+
+def test_what_is_due_is_closed_once_in_every_session(store: Store, session: str) -> None:
+    late = [
+        overdue(store, ask(store, session, hours=1)),
+        overdue(store, ask(store, new_session(store).id, hours=1)),
+    ]
+    decided = store.approvals.decide(ask(store, session, call="c2", hours=1).id, APPROVE, ANN)
+    overdue(store, decided)
+    waiting = ask(store, session, call="c3", hours=1)
+    expired = store.approvals.expire_due()
+    assert sorted(one.id for one in expired) == sorted(one.id for one in late)
+    assert {one.status for one in expired} == {"expired"}
+    assert store.approvals.expire_due() == []
+    assert store.approvals.list() == [waiting]
+    assert store.approvals.get(decided.id).status == "approved"
+
+
+def test_what_expired_is_asked_again_as_it_was(store: Store, lease: LeaseRecord) -> None:
+    late = overdue(store, ask(store, lease.session, hours=1, undoes="e-1"))
+    store.approvals.expire_due()
+    again = store.approvals.ask_again(
+        late.id, epoch=lease.epoch, reason="again", preview={"summary": "new"}, hours=2
+    )
+    assert (again.status, again.attempt, again.interrupt) == ("pending", 2, None)
+    assert (again.reason, again.preview) == ("again", {"summary": "new"})
+    assert again.expires_at is not None
+    assert again.expires_at > again.asked_at >= late.asked_at
+    same = ("session", "turn", "message", "call", "kind", "tool", "tool_version", "args", "digest",
+            "effects", "rule", "notes", "provenance", "undo", "undoes")  # fmt: skip
+    assert again.model_dump(include=set(same)) == late.model_dump(include=set(same))
+    assert store.approvals.for_call(lease.session, "m1", "c1") == again
+    assert store.approvals.get(late.id).status == "expired"
+    entry = store.trail.entries(lease.session)[-1]
+    assert (entry.kind, entry.data["attempt"], entry.data["undoes"]) == ("approval.asked", 2, "e-1")
+    renewed = ask(store, lease.session, interrupt="i9")
+    assert renewed == again.model_copy(update={"interrupt": "i9"})
+
+
+def test_asked_again_twice_it_is_one_question(store: Store, lease: LeaseRecord) -> None:
+    first = store.approvals.decide(ask(store, lease.session).id, APPROVE, ANN)
+    fields: dict[str, Any] = {"epoch": lease.epoch, "reason": "changed", "preview": None}
+    again = store.approvals.ask_again(first.id, **fields)
+    assert store.approvals.ask_again(first.id, **fields) == again
+    assert again.expires_at is None
+    assert len(store.approvals.list(None)) == 2
+
+
+def test_an_approval_that_is_void_keeps_who_had_given_it(store: Store, lease: LeaseRecord) -> None:
+    approved = store.approvals.decide(ask(store, lease.session).id, APPROVE, BOB)
+    store.approvals.ask_again(approved.id, epoch=lease.epoch, reason="changed", preview=None)
+    void = store.approvals.get(approved.id)
+    assert void == approved.model_copy(update={"status": "superseded"})
+    assert void.was_void
+    entries = store.trail.entries(lease.session)
+    assert [entry.kind for entry in entries[-2:]] == ["approval.void", "approval.asked"]
+    assert entries[-2].data["decided_by"] == "bob"
+    assert entries[-2].data["digest"] == approved.decided_digest
+    assert entries[-2].data["reason"] == "changed"
+    with pytest.raises(AlreadyDecided):
+        store.approvals.decide(approved.id, APPROVE, ANN)
+
+
+@pytest.mark.parametrize(
+    ("decision", "digest"),
+    [(None, None), (Decision("reject"), None), (Decision("respond", message="x"), None),
+     (Decision("edit", args={"order_id": "B1"}), "d2")],
+    ids=["pending", "rejected", "answered", "edited"],
+)  # fmt: skip
+def test_nothing_else_is_asked_again(
+    store: Store, lease: LeaseRecord, decision: Decision | None, digest: str | None
+) -> None:
+    asked = ask(store, lease.session)
+    if decision is not None:
+        asked = store.approvals.decide(asked.id, decision, ANN, digest=digest)
+    heads = store.trail.heads()
+    for epoch, error in ((lease.epoch, InvalidDecision), (lease.epoch + 1, LeaseLost)):
+        with pytest.raises(error):
+            store.approvals.ask_again(asked.id, epoch=epoch, reason="", preview=None)
+    assert store.approvals.get(asked.id) == asked
+    assert store.trail.heads() == heads
+
+
+def test_a_superseded_or_cancelled_question_was_never_given(store: Store, session: str) -> None:
+    asked = ask(store, session)
+    (closed,) = store.approvals.supersede(session, ANN, "a new message came")
+    assert (closed.id, closed.was_void) == (asked.id, False)
+
+
+@pytest.mark.parametrize("kind", ["approve", "edit"])
+def test_what_does_not_run_is_taken_back_without_another_question(
+    store: Store, lease: LeaseRecord, kind: Any
+) -> None:
+    edit = {"args": {"order_id": "B1"}} if kind == "edit" else {}
+    digest = "d2" if kind == "edit" else None
+    given = store.approvals.decide(
+        ask(store, lease.session).id, Decision(kind, **edit), BOB, digest=digest
+    )
+    with pytest.raises(LeaseLost):
+        store.approvals.void(given.id, epoch=lease.epoch + 1, reason="x")
+    void = store.approvals.void(given.id, epoch=lease.epoch, reason="it changed")
+    assert void == given.model_copy(update={"status": "superseded"})
+    assert void.was_void
+    assert store.trail.entries(lease.session)[-1].data["digest"] == (digest or "d1")
+    assert store.approvals.list() == []
+    with pytest.raises(AlreadyDecided):
+        store.approvals.void(given.id, epoch=lease.epoch, reason="again")
+    with pytest.raises(AlreadyDecided):
+        store.approvals.void(ask(store, lease.session, call="c2").id, epoch=lease.epoch, reason="")

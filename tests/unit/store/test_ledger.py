@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from agent.errors import AlreadyDecided, InvalidDecision, LeaseLost, NotFound
+from agent.errors import (
+    AlreadyDecided,
+    AlreadyUndone,
+    InvalidDecision,
+    LeaseLost,
+    NotFound,
+    RuleEnded,
+)
 from agent.store import Owner, Store
 from agent.store.records import EffectRecord, LeaseRecord
 from tests.unit.store.databases import ANN, BOB, ask, kinds, new_session, write_of
+from tools.contract import Finding
 
 
 def in_doubt(store: Store, lease: LeaseRecord, call: str = "c1") -> EffectRecord:
@@ -204,3 +212,186 @@ def test_lists_are_by_session_state_and_turn(store: Store, lease: LeaseRecord) -
     assert store.ledger.list(session=lease.session, state="intended") == [third, first]
     assert store.ledger.for_turn(lease.session, 1) == [first, done]
     assert store.ledger.get(done.id[:-1]) == done
+
+
+# --- sent again ------------------------------------------------------------------------------
+
+
+def test_a_doubt_is_entered_again_only_when_its_service_would_recognise_it(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    assert store.ledger.begin(**write_of(lease)).outcome == "in_doubt"
+    again = store.ledger.begin(**write_of(lease), resend=True)
+    assert (again.outcome, again.resent, again.effect.state) == ("run", True, "intended")
+    assert (again.effect.attempts, again.effect.id) == (2, effect.id)
+    assert again.effect.idempotency_key == effect.idempotency_key
+    assert store.ledger.get(effect.id) == again.effect
+    # Its service has known the key since the first attempt.
+    assert again.effect.started_at == effect.started_at
+    assert store.ledger.begin(**write_of(lease), resend=True).outcome == "in_doubt"
+
+
+def test_what_is_known_to_have_happened_or_is_another_call_is_not_sent_again(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    other = write_of(lease, args={"order_id": "B1"}, digest="d2")
+    assert store.ledger.begin(**other, resend=True).outcome == "refused"
+    store.ledger.settle(effect.id, True, ANN)
+    assert store.ledger.begin(**write_of(lease), resend=True).outcome == "recorded"
+
+
+def test_what_did_not_happen_begins_anew(store: Store, lease: LeaseRecord) -> None:
+    effect = in_doubt(store, lease)
+    store.ledger.settle(effect.id, False, ANN)
+    again = store.ledger.begin(**write_of(lease))
+    assert (again.outcome, again.resent) == ("run", False)
+    assert again.effect.started_at > effect.started_at
+    assert again.effect.evidence is not None
+    assert again.effect.evidence["before"]["settled"] == "not happened"
+
+
+def test_under_a_rule_that_ended_nothing_is_sent_again(store: Store, lease: LeaseRecord) -> None:
+    rule = store.rules.add(lease.session, "cancel_order", "all", {}, ANN)
+    under = write_of(lease, approval=None, rule=rule.id)
+    store.ledger.begin(**under)
+    effect = store.ledger.begin(**under).effect
+    store.rules.revoke(rule.id, ANN)
+    with pytest.raises(RuleEnded):
+        store.ledger.begin(**under, resend=True)
+    assert store.ledger.get(effect.id) == effect
+
+
+# --- found in the service's own record --------------------------------------------------------
+
+RESULT = {"text": "it was lost: {}", "status": "success", "skip": 13}
+
+
+@pytest.mark.parametrize(
+    ("happened", "state", "settled"),
+    [(True, "committed", "happened"), (False, "failed", "not happened")],
+)
+def test_what_the_record_says_settles_a_doubt_and_its_question(
+    store: Store, lease: LeaseRecord, happened: bool, state: str, settled: str
+) -> None:
+    effect = in_doubt(store, lease)
+    question = ask(store, lease.session, kind="in_doubt")
+    store.leases.release(lease)
+    finding = Finding(happened, "T1 is there.", {"token": "geheim"}, "T1")
+    found = store.ledger.find(effect.id, attempt=1, finding=finding, result=RESULT)
+
+    assert store.ledger.get(effect.id) == found
+    assert (found.state, found.settled) == (state, settled)
+    assert found.evidence is not None
+    assert found.evidence["found"]["summary"] == "T1 is there."
+    assert found.evidence["found"]["record"] == {"token": "geheim"}
+    assert found.evidence["by"] == {"name": "its own record"}
+    assert found.ended_at == found.evidence["found"]["at"]
+    assert (found.transaction, found.result) == (("T1", RESULT) if happened else (None, None))
+    closed = store.approvals.get(question.id)
+    assert (closed.status, closed.comment) == ("superseded", f"found out: {state}")
+    entries = store.trail.entries(lease.session)
+    assert [entry.kind for entry in entries[-2:]] == ["effect.found", "approval.superseded"]
+    assert entries[-2].data["happened"] is happened
+    assert entries[-2].data["record"] == {"token": "«masked»"}
+    with pytest.raises(AlreadyDecided) as second:
+        store.ledger.settle(effect.id, not happened, ANN)
+    assert second.value.by == "its own record"
+
+
+def test_a_finding_that_settles_nothing_is_kept_and_the_question_stays(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    question = ask(store, lease.session, kind="in_doubt")
+    for summary in ("The desk is closed.", "Still closed."):
+        finding = Finding(None, summary, {"open": False})
+        found = store.ledger.find(effect.id, attempt=1, finding=finding, result=RESULT)
+    assert (found.state, found.settled, found.result) == ("in_doubt", None, effect.result)
+    assert found.evidence is not None
+    assert found.evidence["found"]["summary"] == "Still closed."
+    assert store.approvals.get(question.id) == question
+    assert kinds(store, lease.session).count("effect.found") == 2
+
+
+@pytest.mark.parametrize("now", ["committed", "settled", "a later attempt", "intended"])
+def test_a_finding_changes_nothing_that_is_known_or_a_later_attempts(
+    store: Store, lease: LeaseRecord, now: str
+) -> None:
+    effect = in_doubt(store, lease)
+    match now:
+        case "committed":
+            store.ledger.finish(effect.id, attempt=1, state="committed", result=None)
+        case "settled":
+            store.ledger.settle(effect.id, True, BOB)
+        case "a later attempt":
+            store.ledger.begin(**write_of(lease), resend=True)
+            store.ledger.finish(effect.id, attempt=2, state="in_doubt", result=None)
+        case "intended":
+            store.ledger.begin(**write_of(lease), resend=True)
+    before, trail = store.ledger.get(effect.id), store.trail.heads()
+    finding = Finding(False, "There is nothing.")
+    attempt = 2 if now == "intended" else 1
+    found = store.ledger.find(effect.id, attempt=attempt, finding=finding, result=RESULT)
+    assert found == before == store.ledger.get(effect.id)
+    assert store.trail.heads() == trail
+
+
+def test_what_the_record_does_not_have_runs_again_as_the_next_attempt(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    store.ledger.find(effect.id, attempt=1, finding=Finding(False, "No."), result=RESULT)
+    again = store.ledger.begin(**write_of(lease))
+    assert (again.outcome, again.resent, again.effect.attempts) == ("run", False, 2)
+    assert again.effect.settled is None
+
+
+# --- left, and compensated -------------------------------------------------------------------
+
+
+def test_what_nobody_is_at_any_more_is_in_doubt(store: Store, lease: LeaseRecord) -> None:
+    effect = store.ledger.begin(**write_of(lease)).effect
+    with pytest.raises(LeaseLost):
+        store.ledger.leave(effect.id, epoch=lease.epoch + 1)
+    assert store.ledger.get(effect.id) == effect
+    left = store.ledger.leave(effect.id, epoch=lease.epoch)
+    assert left.state == "in_doubt"
+    assert store.ledger.open_doubts(lease.session) == [left]
+    assert kinds(store, lease.session)[-1] == "effect.in_doubt"
+    done = store.ledger.finish(effect.id, attempt=1, state="committed", result=None)
+    assert store.ledger.leave(effect.id, epoch=lease.epoch) == done
+
+
+@pytest.mark.parametrize("state", ["intended", "in_doubt", "committed"])
+def test_a_write_is_compensated_once(store: Store, lease: LeaseRecord, state: Any) -> None:
+    done = store.ledger.begin(**write_of(lease)).effect
+    store.ledger.finish(done.id, attempt=1, state="committed", result=None)
+    undoing = write_of(lease, "c2", undoes=done.id)
+    back = store.ledger.begin(**undoing).effect
+    assert back.undoes == done.id
+    assert store.trail.entries(lease.session)[-1].data["undoes"] == done.id
+    if state != "intended":
+        store.ledger.finish(back.id, attempt=1, state=state, result=None)
+    assert store.ledger.undone_by(done.id) == store.ledger.get(back.id)
+    with pytest.raises(AlreadyUndone) as refused:
+        store.ledger.begin(**write_of(lease, "c3", undoes=done.id))
+    assert (refused.value.effect, refused.value.by) == (done.id, back.id)
+    assert refused.value.state == state
+    assert ("was undone" if state == "committed" else "may have been undone") in str(refused.value)
+    assert len(store.ledger.list()) == 2
+    if state == "in_doubt":  # the same write may be entered again
+        assert store.ledger.begin(**undoing, resend=True).outcome == "run"
+
+
+def test_a_compensation_that_failed_may_be_followed_by_another(
+    store: Store, lease: LeaseRecord
+) -> None:
+    done = store.ledger.begin(**write_of(lease)).effect
+    back = store.ledger.begin(**write_of(lease, "c2", undoes=done.id)).effect
+    store.ledger.finish(back.id, attempt=1, state="failed", result=None)
+    assert store.ledger.undone_by(done.id) is None
+    again = store.ledger.begin(**write_of(lease, "c3", undoes=done.id))
+    assert again.outcome == "run"
+    assert store.ledger.undone_by(done.id) == again.effect

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
-from tools.contract import OutcomeUnknown, ToolFailure, contract_of
+from tools.contract import (
+    Call,
+    CallInfo,
+    Committed,
+    OutcomeUnknown,
+    ToolFailure,
+    contract_of,
+)
 from tools.files import MAX_LISTED, MAX_SHOWN, file_tools
 from tools.worlds import workspace as workspace_module
+from tools.worlds.workspace import NotThere
 
 
 @pytest.fixture
@@ -343,3 +351,140 @@ def test_a_write_of_unknown_outcome_is_said_to_be(
 async def test_the_tools_run_from_async_code(tools: dict[str, BaseTool]) -> None:
     await tools["write_file"].ainvoke({"path": "a.md", "content": "x"})
     assert "x" in await tools["read_file"].ainvoke({"path": "a.md"})
+
+
+# The record, and undoing ---------------------------------------------------------------------
+
+
+def verified(tool: BaseTool, args: dict[str, Any], result: Any) -> Any:
+    check = contract_of(tool).postcondition
+    assert check is not None
+    return check(args, CallInfo(), result)
+
+
+def found(tool: BaseTool, args: dict[str, Any]) -> Any:
+    look = contract_of(tool).reconcile
+    assert look is not None
+    return look(args, CallInfo())
+
+
+def undone(tool: BaseTool, write: Committed) -> Call | None:
+    undo = contract_of(tool).undo
+    assert undo is not None
+    assert undo.call is not None
+    return undo.call(write)
+
+
+def test_both_writes_name_the_read_that_shows_them(tools: dict[str, BaseTool]) -> None:
+    for name in ("write_file", "edit_file"):
+        check = contract_of(tools[name]).check
+        assert check is not None
+        assert check({"path": "a.md"}) == Call("read_file", {"path": "a.md"})
+        assert tools["read_file"].invoke({"path": "notes/plan.md"}).startswith("notes/plan.md")
+
+
+@pytest.mark.parametrize(
+    ("now", "happened"),
+    [("one\n", True), ("two\n", None), ("one", None), ("", None), (None, None)],
+    ids=["this text", "another", "almost", "nothing", "no file"],
+)
+def test_only_exactly_this_text_shows_a_write(
+    tools: dict[str, BaseTool], root: Path, now: str | None, happened: bool | None
+) -> None:
+    """Another text proves nothing: somebody may have written it since."""
+    if now is not None:
+        (root / "a.md").write_text(now)
+    args = {"path": "a.md", "content": "one\n"}
+    tool = tools["write_file"]
+    assert found(tool, args).happened is happened
+    assert verified(tool, args, {"done": "a.md created"}).happened is happened
+
+
+EDITS: dict[str, tuple[str, str, str, bool | None]] = {
+    "before it": ("milk", "bread", "buy milk\n", False),
+    "after it": ("milk", "bread", "buy bread\n", True),
+    "neither is there": ("milk", "bread", "buy beer\n", None),
+    "both are there": ("milk", "bread", "buy milk and bread\n", None),
+    "a longer passage, before it": ("milk", "oat milk", "buy milk\n", False),
+    "a longer passage, after it": ("milk", "oat milk", "buy oat milk\n", None),
+    "a shorter passage, before it": ("buy milk", "milk", "buy milk\n", None),
+    "a shorter passage, after it": ("buy milk", "milk", "milk\n", True),
+    "a removal, before it": ("milk", "", "buy milk\n", False),
+    "a removal, after it": ("milk", "", "buy \n", True),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "now", "happened"), EDITS.values(), ids=EDITS)
+def test_what_a_file_says_of_an_edit_that_may_have_happened(
+    tools: dict[str, BaseTool], root: Path, old: str, new: str, now: str, happened: bool | None
+) -> None:
+    (root / "a.md").write_text(now)
+    args = {"path": "a.md", "old_text": old, "new_text": new}
+    assert found(tools["edit_file"], args).happened is happened
+    kept = found(tools["edit_file"], args).record
+    assert (kept["path"], kept["bytes"], len(kept["sha256"])) == ("a.md", len(now), 64)
+
+
+def test_a_file_that_is_not_there_says_nothing_of_an_edit(
+    tools: dict[str, BaseTool],
+) -> None:
+    args = {"path": "gone.md", "old_text": "a", "new_text": "b"}
+    with pytest.raises(NotThere, match="gone"):
+        found(tools["edit_file"], args)
+
+
+@given(data=st.data())
+def test_a_write_that_was_done_is_shown_by_its_record_and_one_that_was_not_is_not(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("work")
+    tools = {tool.name: tool for tool in file_tools(root)}
+    letters = st.text("ab\r\n", max_size=6)
+    before = data.draw(letters)
+    (root / "a.md").write_bytes(before.encode())
+    old, new = data.draw(letters.filter(bool)), data.draw(letters)
+    args = {"path": "a.md", "old_text": old, "new_text": new}
+    assert found(tools["edit_file"], args).happened in (
+        (False, None) if old in before else (None, True)
+    )
+    try:
+        result = json.loads(tools["edit_file"].invoke(args))
+    except ToolFailure:
+        return
+    assert verified(tools["edit_file"], args, result).happened is True
+    assert found(tools["edit_file"], args).happened in (True, None)
+
+    content = data.draw(letters)
+    whole = {"path": "a.md", "content": content}
+    result = json.loads(tools["write_file"].invoke(whole))
+    assert verified(tools["write_file"], whole, result).happened is True
+
+
+def test_an_edit_that_was_answered_and_did_not_happen_is_not_verified(
+    tools: dict[str, BaseTool], root: Path
+) -> None:
+    args = {"path": "a.md", "old_text": "buy milk", "new_text": "milk"}
+    (root / "a.md").write_text("buy milk\n")
+    answer = json.loads(tools["edit_file"].invoke(args))
+    assert verified(tools["edit_file"], args, answer).happened is True
+    (root / "a.md").write_text("buy milk\n")
+    for result in (answer, "done", None, {"bytes": "9"}):
+        assert verified(tools["edit_file"], args, result).happened is None
+
+
+def test_a_write_is_undone_with_what_was_there_and_a_new_file_by_hand(
+    tools: dict[str, BaseTool],
+) -> None:
+    args = {"path": "a.md", "content": "new"}
+    back = undone(tools["write_file"], Committed(args, {}, "former"))
+    assert back == Call("write_file", {"path": "a.md", "content": "former"})
+    assert undone(tools["write_file"], Committed(args, {}, "")) is None
+
+
+def test_an_edit_is_undone_by_its_reverse_and_a_removal_by_hand(
+    tools: dict[str, BaseTool],
+) -> None:
+    args = {"path": "a.md", "old_text": "a", "new_text": "b"}
+    back = undone(tools["edit_file"], Committed(args, {}, "former"))
+    assert back == Call("edit_file", {"path": "a.md", "old_text": "b", "new_text": "a"})
+    assert undone(tools["edit_file"], Committed(args | {"new_text": ""}, {}, "former")) is None

@@ -14,7 +14,10 @@ from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
 from tools.contract import (
+    Call,
     CallInfo,
+    Evidence,
+    Finding,
     OutcomeUnknown,
     ToolFailure,
     TransientFailure,
@@ -63,11 +66,11 @@ def test_effects_follow_the_arguments(tools: dict[str, BaseTool]) -> None:
         "list_orders": {"read:orders"},
         "get_order": {"read:orders"},
         "cancel_order": {"write:orders"},
-        "refund_order": {"write:orders", "spend:eur"},
+        "refund_order": {"write:orders", "spend:refund-eur"},
     }
     assert [name for name in tools if is_read(effects[name])] == ["list_orders", "get_order"]
     refund = contract_of(tools["refund_order"])
-    assert "spend:usd" in refund.effects_of({"currency": "USD"})
+    assert "spend:refund-usd" in refund.effects_of({"currency": "USD"})
     assert refund.effects_of({}) == {"write:unknown"}
 
 
@@ -341,3 +344,144 @@ def test_a_preview_says_that_the_call_would_fail(
     assert "would fail" in shown.summary
     assert words in shown.summary
     assert shown.after == shown.diff == ""
+
+
+# What was read before, and the record after --------------------------------------------------
+
+WHOLE = {"id": "A1", "status": "pending", "revision": 3}
+SEEN: dict[str, tuple[list[Evidence], int | None, str]] = {
+    "nothing": ([], 3, "never read"),
+    "it": ([Evidence("get_order", {}, WHOLE)], 3, ""),
+    "it, of another revision": ([Evidence("get_order", {}, WHOLE)], 4, "last seen at revision 3"),
+    "it, twice": (
+        [Evidence("get_order", {}, WHOLE), Evidence("get_order", {}, WHOLE | {"revision": 4})],
+        3,
+        "last seen at revision 4",
+    ),
+    "it, in a list": ([Evidence("list_orders", {}, {"orders": [{"id": "B1"}, WHOLE]})], 3, ""),
+    "it, in a list without revisions": (
+        [Evidence("list_orders", {}, {"orders": [{"id": "A1", "status": "pending"}]})],
+        3,
+        "never read",
+    ),
+    "what the session did to it": (
+        [
+            Evidence("get_order", {}, WHOLE),
+            Evidence("cancel_order", {}, {"order_id": "A1", "revision": 4}),
+        ],
+        3,
+        "last seen at revision 4",
+    ),
+    "another order": ([Evidence("get_order", {}, WHOLE | {"id": "A2"})], 3, "never read"),
+    "it, and no revision is named": ([Evidence("get_order", {}, WHOLE)], None, ""),
+    "the same shape from elsewhere": ([Evidence("read_file", {}, WHOLE)], 3, "never read"),
+    "a text": ([Evidence("get_order", {}, "order A1 is at revision 3")], 3, "never read"),
+    "nonsense": (
+        [
+            Evidence("get_order", {}, value)
+            for value in (None, 7, ["A1"], {"orders": "A1"}, {"orders": [None, 3]})
+        ],
+        3,
+        "never read",
+    ),
+    "a revision that is none": (
+        [Evidence("get_order", {}, WHOLE | {"revision": True})],
+        True,
+        "never read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("evidence", "revision", "why"), SEEN.values(), ids=SEEN)
+def test_an_order_must_have_been_seen_as_it_is_named(
+    tools: dict[str, BaseTool], evidence: list[Evidence], revision: int | None, why: str
+) -> None:
+    args = {"order_id": "A1"} | ({} if revision is None else {"expected_revision": revision})
+    for name in ("cancel_order", "refund_order"):
+        holds = contract_of(tools[name]).precondition
+        assert holds is not None
+        missing = holds(args, evidence)
+        if not why:
+            assert missing is None
+            continue
+        assert missing is not None
+        assert why in missing.why
+        assert missing.read == Call("get_order", {"order_id": "A1"})
+
+
+CANCEL = {"order_id": "A1", "expected_revision": 1}
+REFUND = {"order_id": "C1", "amount": "5.00", "currency": "EUR"}
+
+
+def found(tool: BaseTool, args: dict[str, Any], key: str | None) -> Finding:
+    look = contract_of(tool).reconcile
+    assert look is not None
+    finding = look(args, CallInfo(idempotency_key=key))
+    assert isinstance(finding, Finding)
+    return finding
+
+
+def verified(tool: BaseTool, args: dict[str, Any], key: str, result: Any = None) -> Finding:
+    check = contract_of(tool).postcondition
+    assert check is not None
+    finding = check(args, CallInfo(idempotency_key=key), result)
+    assert isinstance(finding, Finding)
+    return finding
+
+
+@pytest.mark.parametrize(("name", "args"), [("cancel_order", CANCEL), ("refund_order", REFUND)])
+def test_the_desks_own_record_says_what_happened_under_a_key(
+    tools: dict[str, BaseTool], desk: OrderDesk, name: str, args: dict[str, Any]
+) -> None:
+    tool = tools[name]
+    before = found(tool, args, "k")
+    assert (before.happened, before.transaction) == (False, None)
+    assert verified(tool, args, "k").happened is False
+    with call_with_key("k"):
+        answer = tool.invoke(args)
+    after = found(tool, args, "k")
+    transaction = desk.find_transaction("k")
+    assert transaction is not None
+    assert (after.happened, after.transaction, after.result) == (True, transaction.id, answer)
+    assert after.record["transaction"] == transaction.id
+    assert verified(tool, args, "k").happened is True
+    assert found(tool, args, "another").happened is False
+    assert found(tool, args, None).happened is None
+
+
+def test_another_request_under_the_key_is_no_proof_of_this_one(
+    tools: dict[str, BaseTool], desk: OrderDesk
+) -> None:
+    desk.refund("C1", 500, "EUR", "k")
+    for tool, args in (
+        (tools["cancel_order"], CANCEL),
+        (tools["refund_order"], REFUND | {"order_id": "C2"}),
+    ):
+        finding = found(tool, args, "k")
+        assert finding.happened is None
+        assert "another request" in finding.summary
+    other = verified(tools["refund_order"], REFUND | {"amount": "7.00"}, "k")
+    assert (other.happened, other.summary) == (None, "The desk recorded 5.00 paid back.")
+
+
+def test_a_cancellation_is_verified_by_the_order_itself(
+    tools: dict[str, BaseTool], desk: OrderDesk
+) -> None:
+    desk.cancel("A1", 1, "k")
+    good = verified(tools["cancel_order"], CANCEL, "k")
+    assert (good.happened, good.record["status"], good.record["revision"]) == (True, "cancelled", 2)
+    with sqlite3.connect(desk.path) as db:
+        db.execute("UPDATE orders SET status = 'pending' WHERE id = 'A1'")
+    db.close()
+    finding = verified(tools["cancel_order"], CANCEL, "k", {"status": "cancelled"})
+    assert (finding.happened, finding.summary) == (None, "Order A1 is pending.")
+
+
+def test_what_cannot_be_undone_says_so_and_every_write_names_its_read(
+    tools: dict[str, BaseTool],
+) -> None:
+    for name in ("cancel_order", "refund_order"):
+        contract = contract_of(tools[name])
+        assert contract.undo is None
+        assert contract.check is not None
+        assert contract.check({"order_id": " a1"}) == Call("get_order", {"order_id": "A1"})

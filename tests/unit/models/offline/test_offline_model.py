@@ -170,7 +170,8 @@ async def test_a_superseded_call_is_not_said_to_have_run(tools: list[BaseTool]) 
 
 
 async def test_an_unknown_outcome_is_looked_up_once(tools: list[BaseTool]) -> None:
-    history = settled(tools, message("unknown_outcome", error="Timeout."))
+    check = 'Find out with get_order({"order_id":"A1"}).'
+    history = settled(tools, message("unknown_outcome", error="Timeout.", check=check))
     reply = ask(history, tools)
     assert [c["name"] for c in reply.tool_calls] == ["get_order"]
     history += answer_all(reply, READ.replace("pending", "cancelled"))
@@ -186,10 +187,46 @@ async def test_an_unknown_outcome_that_cannot_be_looked_up_is_reported(
     alone = [t for t in tools if t.name == "refund_order"]
     history: list[BaseMessage] = [HumanMessage("Refund 5 EUR for order C1")]
     reply = ask(history, alone)
-    history += answer_all(reply, message("unknown_outcome", error="Timeout."), status="error")
+    text = message("unknown_outcome", error="Timeout.", check="Read the record to find out.")
+    history += answer_all(reply, text, status="error")
     reply = ask(history, alone)
     assert not reply.tool_calls
     assert "Unknown" in reply.text
+
+
+LOOK = 'get_order({"order_id":"A1"})'
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("unmet", {"why": "Order A1 was never read.", "read": f" Call {LOOK} first."}),
+        ("held", {"effect": "e-1", "check": f"Find out with {LOOK}."}),
+        ("changed_since", {}),
+        (
+            "unverified",
+            {"summary": "It is pending.", "check": f"Find out with {LOOK}.", "result": "{}"},
+        ),
+    ],
+)
+async def test_what_rests_on_a_record_is_read_before_anything_else(
+    tools: list[BaseTool], key: str, words: dict[str, str]
+) -> None:
+    history = settled(tools, message(key, **words))
+    reply = ask(history, tools)
+    assert [(c["name"], c["args"]) for c in reply.tool_calls] == [("get_order", {"order_id": "A1"})]
+
+
+async def test_what_the_services_record_found_is_told_as_it_is(tools: list[BaseTool]) -> None:
+    found = message("found_happened", finding="Recorded as T1001.") + '\n{"transaction":"T1001"}'
+    reply = ask(settled(tools, found, status="success"), tools)
+    assert not reply.tool_calls
+    assert "T1001" in reply.text
+    assert "Not done" not in reply.text
+    missing = message("found_not_happened", summary="The desk has no transaction.")
+    reply = ask(settled(tools, missing), tools)
+    assert not reply.tool_calls
+    assert reply.text.startswith("Not done: cancel order A1. This call did not happen")
 
 
 async def test_a_person_says_that_it_happened(tools: list[BaseTool]) -> None:
