@@ -18,7 +18,7 @@ STAMP := $(VENV)/.installed
 LOCKER := build/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test lint lock bench interop docs clean
+.PHONY: help chat test crash lint lock bench interop docs clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,10 @@ chat: $(STAMP) ## talk to the agent
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadgroup $(ARGS)
+
+crash: $(STAMP) ## kill it at random, 200 times each way; ARGS="--seed N --tool T --database D"
+	$(BIN)/python -m pytest tests/crash/test_kills.py tests/crash/test_races.py -q -n logical \
+	  --maxprocesses 8 --dist loadgroup --kills 200 --rounds 1000 --seed $$(date +%s) $(ARGS)
 
 lint: $(STAMP) ## check style and types
 	$(BIN)/ruff check .
