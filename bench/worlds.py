@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from agent.canonical import call_digest
 from agent.store.database import Database
@@ -18,8 +18,11 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 _PAGE = 500
 
 
-def fill(url: str, home: Path, count: int) -> list[str]:
+def fill(url: str, home: Path, count: int, decided: int = 0) -> list[str]:
     """Add sessions, each with a pending approval, a committed write and their trail.
+
+    Args:
+        decided: How many approvals more there are that were decided long ago.
 
     Returns:
         The ids of the sessions.
@@ -29,6 +32,13 @@ def fill(url: str, home: Path, count: int) -> list[str]:
         numbers = iter(range(count))
         while page := list(islice(numbers, _PAGE)):
             _add(database, page)
+        old = iter(range(decided))
+        while page := list(islice(old, 10 * _PAGE)):
+            with database.write() as writing:
+                rows = [dict(_decided(number, count)) for number in page]
+                writing.conn.execute(insert(approvals), rows)
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.execute(text("ANALYZE"))  # as the database does by itself in the course of time
     finally:
         database.close()
     return [_id("s", number) for number in range(count)]
@@ -99,6 +109,23 @@ def _approval(number: int) -> ApprovalRecord:
         provenance=[{"path": "order_id", "origin": "user", "tool": None}],
         asked_at=now(),
     )
+
+
+def _decided(number: int, sessions_there: int) -> ApprovalRecord:
+    """One of many approvals of the past, in one of the sessions."""
+    in_session = number % sessions_there
+    decided = {
+        "id": _id("a", 1_000_000 + number),
+        "message": f"m-old-{number}",
+        "status": "approved",
+        "decided_by": "ann",
+        "decided_uid": 1000,
+        "decided_host": "box",
+        "decided_via": "cli",
+        "decided_at": now(),
+    }
+    approval = _approval(in_session).model_copy(update=decided)
+    return approval.model_copy(update={"decided_digest": approval.digest})
 
 
 def _effect(number: int) -> EffectRecord:
