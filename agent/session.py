@@ -274,7 +274,7 @@ class AgentSession:
             turn.answer = _last_words(snapshot) if record.state == "done" else ""
             yield self._done(record.state, turn, self.receipt())
             return
-        if snapshot.tasks:
+        if snapshot.tasks and not _comes_first(record, snapshot):
             graph_input: Any = _answers(await self._recorded(record.turn, snapshot))
         elif _taken_up(record, snapshot):
             graph_input = NOTHING_LEFT
@@ -653,6 +653,13 @@ def _has_ended(record: SessionRecord, snapshot: StateSnapshot) -> bool:
 def _taken_up(record: SessionRecord, snapshot: StateSnapshot) -> bool:
     """Whether the message of the last turn is in the history."""
     return turn_number(snapshot.values.get("messages", [])) >= record.turn
+
+
+def _comes_first(record: SessionRecord, snapshot: StateSnapshot) -> bool:
+    """Whether the message of the last turn is still to be taken up, although the graph would go on:
+    it moved on from the turn before, which had come to the model again."""
+    left = all(task.name == "model" for task in snapshot.tasks)
+    return left and not _taken_up(record, snapshot)
 
 
 def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:

@@ -52,6 +52,7 @@ def test_ctrl_c_goes_on_without_a_server_that_is_waited_for(
         terminal.expect("› ")
         terminal.send("/mcp\r")
         terminal.expect("left out until it does · 0 tool(s)")
+        terminal.expect("› ")
         terminal.send("\x04")
         assert terminal.close() == 0
         assert terminal.is_restored()
