@@ -27,13 +27,13 @@ from tests.unit.store.databases import postgres, sqlite_template
 __all__ = ["postgres", "sqlite_template"]
 
 DATABASES = ("sqlite", "postgresql")
-DEFAULTS = {"kills": 10, "rounds": 50, "seed": 1}
+DEFAULTS = {"kills": 10, "seed": 1}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("crash runs")
     group.addoption("--kills", type=int, help="random kills of each combination (10)")
-    group.addoption("--rounds", type=int, help="rounds of each race (50)")
+    group.addoption("--rounds", type=int, help="rounds of each race (50, with sessions 20)")
     group.addoption("--seed", type=int, help="of the first random kill, and of races (1)")
     group.addoption("--tool", choices=KINDS, help="only this kind of tool")
     group.addoption("--database", choices=DATABASES, help="only this database")
@@ -89,8 +89,10 @@ class Stage:
 
 @pytest.fixture(scope="session")
 def stage() -> Iterator[Stage]:
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # where a sync takes no time
-    with Parent() as parent, tempfile.TemporaryDirectory(prefix="crash-", dir=memory) as folder:
+    shared = "/dev/shm"  # a sync takes no time there
+    roomy = os.path.isdir(shared) and shutil.disk_usage(shared).free > 2**30
+    where = shared if roomy else None
+    with Parent() as parent, tempfile.TemporaryDirectory(prefix="crash-", dir=where) as folder:
         yield Stage(parent, Path(folder), parent.do("serve", folder=folder)["url"])
 
 

@@ -33,6 +33,7 @@ class Folder:
 
     home: Path
     stage: Stage
+    url: str = ""
 
     @property
     def database(self) -> Path:
@@ -43,6 +44,8 @@ class Folder:
         here = self.home.parent / "here"
         here.mkdir(exist_ok=True)
         environment = {**os.environ, "SAYSO_HOME": str(self.home), "COLUMNS": "300"}
+        if self.url:
+            environment["SAYSO_DATABASE_URL"] = self.url
         told = self.stage.parent.do(
             "command",
             arguments=list(arguments),
@@ -56,10 +59,15 @@ class Folder:
         assert "unexpected" not in result.err, result.err
         return result
 
-    def ids(self) -> tuple[str, str]:
+    def ids(self, *options: str) -> tuple[str, str]:
         """The session that waits, and its approval."""
-        (approval,) = json.loads(self.sayso("approvals", "--json").out)
+        (approval,) = json.loads(self.sayso("approvals", "--json", *options).out)
         return approval["session"], approval["id"]
+
+    def effects(self, session: str = "") -> list[str]:
+        """The states of the writes."""
+        given = ["--session", session] if session else []
+        return [e["state"] for e in json.loads(self.sayso("effects", "--json", *given).out)]
 
 
 @pytest.fixture(scope="module")
@@ -226,14 +234,14 @@ def test_the_disk_is_full_while_a_decision_is_stored(folder: Folder) -> None:
     check_nothing_is_lost(folder)
 
 
-CALL = 'cancel_order(order_id="B1", expected_revision=1)'
+B1 = 'cancel_order(order_id="B1", expected_revision=1)'
 
 
 @pytest.mark.parametrize(
     ("instant", "known", "happened"),
     [
-        ("before the intent commits", f"{CALL} was not run now.", False),
-        ("before the outcome", f"{CALL} was run and answered;", True),
+        ("before the intent commits", f"{B1} was not run now.", False),
+        ("before the outcome", f"{B1} was run and answered;", True),
     ],
 )
 def test_the_disk_is_full_while_a_write_is_under_way(
@@ -248,6 +256,41 @@ def test_the_disk_is_full_while_a_write_is_under_way(
 
     assert folder.sayso("resume", session).code == 0
     assert status_of(folder.home, "B1") == "cancelled"
-    states = [e["state"] for e in json.loads(folder.sayso("effects", "--json").out)]
-    assert states == ["committed", "committed"]
+    assert folder.effects() == ["committed", "committed"]
     assert folder.sayso("trail", "verify").code == 0
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(stage: Stage, shared_schema: str, tmp_path: Path) -> Folder:
+    """A state folder whose database is a PostgreSQL that others use as well."""
+    url = f"{shared_schema}&application_name=crash-{tmp_path.name}"
+    return Folder(tmp_path / "home", stage, url)
+
+
+@pytest.mark.xdist_group("postgresql")
+@pytest.mark.parametrize(
+    ("instant", "known", "happened"),
+    [
+        ("before the decision commits", "It is not known whether the last change was", False),
+        ("before the intent commits", f"{B1} was not run now.", False),
+        ("before the outcome commits", f"{B1} was run and answered;", True),
+    ],
+)
+def test_the_connection_is_lost(
+    elsewhere: Folder, instant: str, known: str, happened: bool
+) -> None:
+    session = elsewhere.sayso("run", "Cancel order B1").out.strip()
+    _, approval = elsewhere.ids("--session", session)
+    told = elsewhere.sayso("approve", approval, loses=instant)
+    assert told.code == 1
+    assert known in told.err
+    assert (status_of(elsewhere.home, "B1") == "cancelled") == happened
+
+    again = ("approve", approval) if "decision" in instant else ("resume", session)
+    assert elsewhere.sayso(*again).code == 0
+    assert status_of(elsewhere.home, "B1") == "cancelled"
+    assert elsewhere.effects(session) == ["committed"]
+    assert elsewhere.sayso("trail", "verify", session).code == 0

@@ -25,7 +25,7 @@ class Ran:
         self.store, self.world = store, world
 
 
-Race = Callable[[str], Ran]
+Race = Callable[..., Ran]
 
 
 @pytest.fixture
@@ -34,12 +34,13 @@ def race(
     place: Callable[[], tuple[Path, str]],
     request: pytest.FixtureRequest,
 ) -> Iterator[Race]:
-    """Lets a race take place."""
+    """Lets a race take place, in ``usual`` rounds where nothing else is wanted."""
     folder, url = place()
-    rounds, seed = option(request.config, "rounds"), option(request.config, "seed")
+    wanted, seed = option(request.config, "rounds"), option(request.config, "seed")
     with closing(Store.open(url, home=folder / "home")) as store:
 
-        def run(name: str) -> Ran:
+        def run(name: str, usual: int = 50) -> Ran:
+            rounds = wanted or usual
             values = {"url": url, "folder": str(folder), "rounds": rounds, "seed": seed}
             answer = stage.parent.do("race", name=name, **values)
             assert len(answer["told"]) == rounds
@@ -98,7 +99,7 @@ def test_a_decision_at_the_last_moment(database: str, race: Race) -> None:
 
 
 def test_two_that_carry_a_session_on(database: str, race: Race) -> None:
-    ran = race("two that carry on")
+    ran = race("two that carry on", usual=20)
     for session, told in zip(ran.ids, ran.told, strict=True):
         assert ["went on", "done"] in told  # the other one may come when that has ended
         assert all(one in (["SessionBusy"], ["went on", "done"]) for one in told)
@@ -114,7 +115,7 @@ def test_two_that_carry_a_session_on(database: str, race: Race) -> None:
 @pytest.mark.parametrize("how", ["cancel", "move on"])
 def test_a_decision_against_the_end_of_its_question(database: str, how: str, race: Race) -> None:
     """What was approved before the session moved on still runs; once it is cancelled, nothing."""
-    ran = race(f"decide and {how}")
+    ran = race(f"decide and {how}", usual=20)
     state = "cancelled" if how == "cancel" else "done"
     done = {effect.key for effect in ran.world.effects()}
     assert len(done) == len(ran.world.effects())

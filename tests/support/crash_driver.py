@@ -1,19 +1,20 @@
 """One process of a crash run: it opens the session, lets its person carry it on, and reports.
 
 The person asks for three numbers, approves the first, edits the second, rejects the third, and has
-the first one undone in the end. What is in doubt they settle by a look at the
-world, once nothing is under way there any more.
+the first one undone in the end. What is in doubt they settle by a look at the world, once nothing
+is under way there any more.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agent.application import Application, Options
-from agent.errors import StoreError
+from agent.errors import AlreadyDecided, StoreError
 from agent.events import Event
 from agent.inbox import HAPPENED, NOT_HAPPENED
 from agent.mcp.pins import Pins
@@ -98,7 +99,9 @@ def _session(app: Application, folder: Path) -> str:
     """The run's session. Who dies before its id was noted begins another one."""
     noted = folder / "session"
     if not noted.exists():
-        noted.write_text(app.create_session().id)
+        being_noted = folder / "session.new"
+        being_noted.write_text(app.create_session().id)
+        being_noted.rename(noted)
     return noted.read_text()
 
 
@@ -147,7 +150,8 @@ class _Person:
                 return
             if self._run.moves_on and await self._moves_on(waiting):
                 continue
-            self._session.decide_many(given[:1] if self._run.one_by_one else given)
+            with suppress(AlreadyDecided):  # an answer came late, and settled it
+                self._session.decide_many(given[:1] if self._run.one_by_one else given)
             if self._run.stranger and not self._world.notes(STRANGER):
                 self._world.note(STRANGER)
             self._instants.happens("between decision and resume")

@@ -122,7 +122,7 @@ def command(
     Args:
         folder: The current one; ``out``, ``err`` and ``code`` are written beside it.
         powerless: Permissions count, also for root.
-        loses: The instant at which the disk becomes full.
+        loses: The instant at which it loses its database; see ``lose``.
     """
     place = Path(folder)
     files = {name: place.with_name(f"{place.name}-{name}") for name in ("out", "err", "code")}
@@ -137,8 +137,8 @@ def command(
         if powerless:
             give_up_power()
         if loses:
-            lost = Kill(loses, loses=True)
-            Instants(lost, lose=lambda: lose("sqlite://", place.parent)).watch()
+            url = environment.get("SAYSO_DATABASE_URL", "sqlite://")
+            Instants(Kill(loses, loses=True), lose=lambda: lose(url, place.parent)).watch()
         code = agent.cli.main.main(arguments)
         files["code"].write_text(str(code))
 

@@ -62,6 +62,7 @@ _ONCE: list[Point] = [  # whatever carries the write
     ("while what waits is superseded", ("before what waits is superseded commits",),
      {"moves_on": True}),
     ("after what waits is superseded", ("after what waits is superseded",), {"moves_on": True}),
+    ("after the next message is taken", (Kill("after the message", 2),), {"moves_on": True}),
     ("after the effect, moving on", (AFTER,), {"moves_on": True}),
     ("no database for the question", (Kill("before the question commits", loses=True),), {}),
     ("no database for the decision", (Kill("before the decision commits", loses=True),), {}),

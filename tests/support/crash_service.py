@@ -86,7 +86,7 @@ class Service:
             await _send(writer, 409, {"error": "this key was used before"})
             return
         if fault in KILLS[:2]:
-            _kill(caller)
+            _kill(caller, request)
         if fault in ALREADY_GONE:
             await self._until_gone(request)
         if fault in WITHOUT_EFFECT:
@@ -100,7 +100,7 @@ class Service:
             return
         answer = effect.as_json() | ({"key": key} if keys == "keys" else {})
         if fault == KILLS[2]:
-            _kill(caller)
+            _kill(caller, request)
         if fault == "answers too late":
             await self._until_gone(request)
         if fault == "drops it after the effect":
@@ -121,9 +121,11 @@ class Service:
         asked.cancel()
 
 
-def _kill(caller: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(caller, signal.SIGKILL)
+def _kill(caller: int, request: Request) -> None:
+    """Kill whoever asked, if it is still there: numbers of processes are given out again."""
+    if not request.gone.done():
+        with suppress(ProcessLookupError):
+            os.kill(caller, signal.SIGKILL)
 
 
 def _found(world: World, query: Mapping[str, list[str]]) -> dict[str, Any]:
