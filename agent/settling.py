@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from agent.store.records import EffectRecord
 
 
+def info_of(effect: EffectRecord) -> CallInfo:
+    """The latest attempt of a write, as its tool and its contract see it."""
+    return CallInfo(effect.session, effect.call, effect.attempts, effect.idempotency_key)
+
+
 async def look_up_effect(
     store: Store, effect: EffectRecord, tool: BaseTool, limit: int, *, running: bool = False
 ) -> EffectRecord:
@@ -35,8 +40,7 @@ async def look_up_effect(
         The effect as it stands then; as it was when its contract knows no record.
     """
     contract = contract_of(tool)
-    info = CallInfo(effect.session, effect.call, effect.attempts, effect.idempotency_key)
-    finding = await look_up(contract, effect.args, info)
+    finding = await look_up(contract, effect.args, info_of(effect))
     if finding is None:
         return effect
     if finding.happened is False and running:

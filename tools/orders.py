@@ -33,10 +33,10 @@ from tools.contract import (
     Unmet,
     current_call,
 )
+from tools.worlds.amounts import Currency, minor_units, money
 from tools.worlds.order_desk import (
     MAX_PAGE_SIZE,
     CommitUnknown,
-    Currency,
     DeskBusy,
     DeskError,
     Order,
@@ -47,8 +47,6 @@ from tools.worlds.order_desk import (
     Transaction,
     check_cancel,
     check_refund,
-    minor_units,
-    money,
 )
 
 if TYPE_CHECKING:

@@ -43,12 +43,11 @@ from agent.middleware.results import failure, readable, transaction_of
 from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pause
 from agent.policy import covers
 from agent.receipt import describe_call
-from agent.settling import look_up_effect
+from agent.settling import info_of, look_up_effect
 from agent.store.ledger import Begun
 from agent.store.records import EffectRecord
 from agent.threads import Entry, entry
 from tools.contract import (
-    CallInfo,
     Contract,
     Finding,
     OutcomeUnknown,
@@ -229,15 +228,6 @@ class Write:
             self.recording.unrecorded.append(f"{call} {known}.")
             raise
 
-    def info(self, effect: EffectRecord) -> CallInfo:
-        """The call as its tool and its contract see it."""
-        return CallInfo(
-            session=self.recording.session,
-            call_id=self.bound.open.call,
-            attempt=effect.attempts,
-            idempotency_key=effect.idempotency_key,
-        )
-
 
 VOID = "The record has changed since this was approved, so that approval is void."
 
@@ -298,7 +288,7 @@ class _Attempt:
     async def _body(self, started: Entry) -> Answered:
         """Enter the tool; where its contract says how, read the record of what it did."""
         write = self.write
-        info, bound = write.info(self.effect), write.bound
+        info, bound = info_of(self.effect), write.bound
         result = await enter(write.request, write.handler, info, started)
         if not (isinstance(result, ToolMessage) and started.entered):
             return result, None

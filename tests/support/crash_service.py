@@ -52,11 +52,11 @@ class Service:
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            request = await _read(reader)
-            await self._answer(request, writer)
-            request.gone.cancel()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # it went before it had asked, or before it was told
+            # A client may go before it has asked, or before it is told.
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                request = await _read(reader)
+                await self._answer(request, writer)
+                request.gone.cancel()
         finally:
             writer.transport.abort() if writer.transport.is_closing() else writer.close()
             async with self._quiet:

@@ -27,17 +27,16 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tools.worlds import sample_orders
+from tools.worlds.amounts import Currency, money
 from tools.worlds.database import CommitFailed, Database, Locked, Unusable
 
 Status = Literal["pending", "shipped", "delivered", "cancelled"]
 Sort = Literal[
     "placed_newest", "placed_oldest", "updated_newest", "total_highest", "total_lowest", "id"
 ]
-Currency = Literal["EUR", "USD", "GBP"]
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 CURRENCIES: tuple[Currency, ...] = get_args(Currency)
-MINOR_UNITS = 100  # of every currency in use: cents and pence
 MAX_PAGE_SIZE = 50
 
 _SCHEMA_VERSION = 1
@@ -183,23 +182,6 @@ class Transaction:
     request: dict[str, Any]
     result: dict[str, Any]
     at: str
-
-
-def money(minor: int) -> str:
-    """Minor units as a decimal string: ``12900`` → ``"129.00"``."""
-    return f"{minor // MINOR_UNITS}.{minor % MINOR_UNITS:02d}"
-
-
-def minor_units(amount: str) -> int:
-    """A decimal string with at most two decimals as minor units: ``"12.5"`` → ``1250``.
-
-    Raises:
-        ValueError: For anything else; no float is involved at any point.
-    """
-    match = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,2}))?", amount)
-    if match is None:
-        raise ValueError(f"{amount!r} is not an amount such as 12.50")
-    return int(match[1]) * MINOR_UNITS + int((match[2] or "").ljust(2, "0"))
 
 
 def check_cancel(order: Order, expected_revision: int) -> Order:
