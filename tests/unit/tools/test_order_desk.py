@@ -22,6 +22,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tools.worlds.amounts import minor_units, money
 from tools.worlds.database import Database
 from tools.worlds.order_desk import (
     CommitUnknown,
@@ -32,8 +33,6 @@ from tools.worlds.order_desk import (
     OrderDesk,
     Refused,
     UnknownOrder,
-    minor_units,
-    money,
 )
 
 ROOT = Path(__file__).parents[3]
