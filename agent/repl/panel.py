@@ -111,6 +111,10 @@ def explanation(approval: ApprovalRecord, *, always: bool) -> Group:
 
 def what_became_of(approval: ApprovalRecord) -> str:
     """One sentence about what no longer waits: who is said to have decided what, when and where."""
+    if approval.was_void:
+        by = one_line(approval.decided_by or "")
+        call = call_line(approval, 80)
+        return f"The approval by {by} is void, and nothing ran: {call} [{approval.id}]"
     if approval.status == "superseded" and approval.kind == "write":
         return f"Not run, since you moved on: {call_line(approval, 80)} [{approval.id}]"
     call = one_line(describe(approval))
@@ -160,6 +164,7 @@ def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:
         undo = ""
     rows = (
         ("asked", join((approval.asked_at, approval.id))),
+        ("expires", approval.expires_at if approval.status == "pending" else ""),
         ("session", name),
         ("reason", approval.reason),
         ("rule", approval.rule),

@@ -210,6 +210,11 @@ BOB = {"decided_by": "bob\x1b", "decided_via": "cli", "decided_at": "2026-01-03T
             "ap-1 question of guide “Which city?” expired: the call that asked is over",
         ),
         (
+            {"status": "superseded", "decided_by": "ann", "decided_digest": CANCEL.digest},
+            "The approval by ann is void, and nothing ran: "
+            'cancel_order  order_id="A1" expected_revision=3 [ap-1]',
+        ),
+        (
             {"status": "superseded"},
             'Not run, since you moved on: cancel_order  order_id="A1" expected_revision=3 [ap-1]',
         ),
@@ -217,3 +222,10 @@ BOB = {"decided_by": "bob\x1b", "decided_via": "cli", "decided_at": "2026-01-03T
 )
 def test_what_became_of_a_call_that_waits_no_longer(fields, sentence):
     assert what_became_of(CANCEL.model_copy(update=fields)) == sentence
+
+
+def test_until_when_it_can_be_decided():
+    until = CANCEL.model_copy(update={"expires_at": "2026-01-09T03:04:05.000000Z"})
+    assert "\nexpires  2026-01-09T03:04:05.000000Z\n" in drawn(approval_panel(until, SESSION))
+    decided = until.model_copy(update={"status": "approved"})
+    assert "expires" not in drawn(approval_panel(decided, SESSION))
