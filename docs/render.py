@@ -163,7 +163,8 @@ class Stable:
     def __call__(self, line: str) -> str:
         """The line with fixed names."""
         line = _FOLDER.sub("/home/ada/shop", line)
-        line = _TIME.sub("2026-11-30T09:30:00.000000Z", line)
+        day = "2026-12-07" if line.startswith("expires") else "2026-11-30"
+        line = _TIME.sub(f"{day}T09:30:00.000000Z", line)
         return _ID.sub(self._name, line)
 
     def _name(self, found: re.Match[str]) -> str:
