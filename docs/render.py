@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,19 @@ class Stable:
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
+        self._first: date | None = None
 
     def __call__(self, line: str) -> str:
         """The line with fixed names."""
         line = _FOLDER.sub("/home/ada/shop", line)
-        day = "2026-12-07" if line.startswith("expires") else "2026-11-30"
-        line = _TIME.sub(f"{day}T09:30:00.000000Z", line)
+        line = _TIME.sub(self._time, line)
         return _ID.sub(self._name, line)
+
+    def _time(self, found: re.Match[str]) -> str:
+        """The same half hour, as many days after the first time that was seen."""
+        day = date.fromisoformat(found[0][:10])
+        self._first = self._first or day
+        return f"{date(2026, 11, 30) + (day - self._first)}T09:30:00.000000Z"
 
     def _name(self, found: re.Match[str]) -> str:
         """An id of the same kind and length, numbered in the order of appearance."""
