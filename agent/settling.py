@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 def info_of(effect: EffectRecord) -> CallInfo:
     """The latest attempt of a write, as its tool and its contract see it."""
-    return CallInfo(effect.session, effect.call, effect.attempts, effect.idempotency_key)
+    return CallInfo(
+        effect.session,
+        effect.call,
+        effect.attempts,
+        effect.idempotency_key,
+        effect.before or "",
+    )
 
 
 async def look_up_effect(
@@ -85,7 +91,7 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
     if undo.call is not None:
         try:
             async with within(RECORD_SECONDS):
-                call = await in_thread(undo.call, _as_committed(store, effect))
+                call = await in_thread(undo.call, _as_committed(effect))
         except Exception as error:
             why = f"{effect.tool} could not say how ({in_short(error)})."
             raise CannotUndo(effect.id, why) from error
@@ -96,11 +102,8 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
     return call
 
 
-def _as_committed(store: Store, effect: EffectRecord) -> Committed:
+def _as_committed(effect: EffectRecord) -> Committed:
     kept = effect.result or {}
     text: Any = kept.get("text")
     result = value_of(text[kept.get("skip", 0) :], effect.tool) if isinstance(text, str) else None
-    approval = store.approvals.get(effect.approval) if effect.approval else None
-    # The preview of an edited call is of the arguments before the edit.
-    preview = approval.preview if approval and approval.status == "approved" else None
-    return Committed(effect.args, result, (preview or {}).get("before", ""))
+    return Committed(effect.args, result, effect.before or "")

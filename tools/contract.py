@@ -75,12 +75,21 @@ class Preview:
 
 @dataclass(frozen=True)
 class CallInfo:
-    """What the harness tells a running tool about its call."""
+    """What the harness tells a running tool, and its contract, about its call.
+
+    Args:
+        session: Id of the session.
+        call_id: The model's id of the call.
+        attempt: From 1; more after a write that did not happen, or was sent again.
+        idempotency_key: The same for every attempt of a call.
+        before: Of a write, ``Preview.before`` right before it was entered; empty without one.
+    """
 
     session: str = ""
     call_id: str = ""
     attempt: int = 1
     idempotency_key: str | None = None
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ class Committed:
     Args:
         args: Its arguments as they ran.
         result: What it returned; a JSON text as its value.
-        before: ``Preview.before`` of its approval, where one was shown.
+        before: ``Preview.before`` right before it was entered; empty without a preview.
     """
 
     args: Args
@@ -190,7 +199,8 @@ class Contract:
         check: From the arguments to the read that shows a person or the model whether the call
             happened.
         conflict_key: From the arguments to a key; calls of one key never overlap.
-        preview: From the arguments to what would change.
+        preview: From the arguments to what would change; it is made again right before the call
+            runs, and another than the approved one is asked anew. So no clocks or fresh ids in it.
         always: From the arguments to the scope that an "always" answer covers; without it
             "always" is not offered.
         undo: How a committed call is compensated; ``None``: it cannot be undone.

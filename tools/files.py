@@ -44,6 +44,7 @@ from tools.worlds.workspace import (
     WorkspaceError,
     WriteUnknown,
     encode_text,
+    ends_in_crlf,
     fold_path,
     normalise_path,
 )
@@ -312,7 +313,7 @@ class _FileTools:
         """
         with _workspace_errors():
             file = self._workspace.read(path)
-            text, line = _replaced(path, file, old_text, new_text)
+            text, line = _replaced(path, file.text, old_text, new_text)
             self._workspace.write(path, text, expected=file.version)
         return _json(
             {
@@ -337,7 +338,7 @@ class _FileTools:
         path = args["path"]
         try:
             before = self._workspace.read(path)
-            after, _ = _replaced(path, before, args["old_text"], args["new_text"])
+            after, _ = _replaced(path, before.text, args["old_text"], args["new_text"])
         except (WorkspaceError, ToolFailure) as error:
             return Preview(f"{path}: would fail. {error}")
         return _preview(path, before, after)
@@ -369,20 +370,22 @@ class _FileTools:
         return Finding(None, f"{path} does not show that the passage was replaced.", record)
 
     def find_edit(self, args: Args, info: CallInfo) -> Finding:
-        """Whether it has the one passage and not the other.
+        """Whether it has the text from before, or the one that the edit makes of that.
 
-        With the old one there and not the new one nothing happened: a file is replaced in one
-        step, by a process that has ended.
+        With the text from before nothing happened: a file is replaced in one step, by a process
+        that has ended. In a file that was changed beside it, the passages may still tell.
         """
         path, file = args["path"], self._workspace.read(args["path"])
         record = _record(path, file)
+        if info.before and file.text == info.before:
+            return Finding(False, f"{path} has the text from before.", record)
+        if info.before and file.text == _edited(args, info.before):
+            return Finding(True, f"{path} has the text that the edit makes.", record)
         match _passages(args, file):
             case False, True:
                 return Finding(True, f"{path} does not have the old passage any more.", record)
             case True, False:
                 return Finding(False, f"{path} still has the old passage.", record)
-            case True, True if not args["new_text"]:
-                return Finding(False, f"{path} still has the passage.", record)
         return Finding(None, f"{path} does not show whether the passage was replaced.", record)
 
     def _read_if_there(self, path: str) -> TextFile | None:
@@ -405,40 +408,49 @@ def _workspace_errors() -> Iterator[None]:
         raise OutcomeUnknown(str(error)) from error
 
 
-def _replaced(path: str, file: TextFile, old: str, new: str) -> tuple[str, int]:
-    """The file's text with the one occurrence replaced, and the line where it began.
+def _replaced(path: str, text: str, old: str, new: str) -> tuple[str, int]:
+    """A file's text with the one occurrence replaced, and the line where it began.
 
     In a file whose lines all end in CRLF, plain newlines of the arguments are taken as CRLF,
     since that is how ``read_file`` showed them.
     """
-    if file.crlf:
+    if ends_in_crlf(text):
         old, new = _as_crlf(old), _as_crlf(new)
     if old == new:
         raise ToolFailure(
             f"old_text and new_text are the same, so {path} stays as it is. Nothing to do."
         )
-    first = file.text.find(old)
+    first = text.find(old)
     if first < 0:
         raise ToolFailure(
-            f"{path} does not contain old_text; nothing was changed.{_hint(file, old)}"
+            f"{path} does not contain old_text; nothing was changed.{_hint(text, old)}"
         )
-    second = file.text.find(old, first + 1)
+    second = text.find(old, first + 1)
     if second >= 0:
-        lines = " and ".join(str(file.text.count("\n", 0, at) + 1) for at in (first, second))
+        lines = " and ".join(str(text.count("\n", 0, at) + 1) for at in (first, second))
         raise ToolFailure(
             f"old_text occurs more than once in {path} (lines {lines}); nothing was changed. "
             "Take more of the surrounding lines into old_text."
         )
-    text = file.text[:first] + new + file.text[first + len(old) :]
-    return text, file.text.count("\n", 0, first) + 1
+    edited = text[:first] + new + text[first + len(old) :]
+    return edited, text.count("\n", 0, first) + 1
 
 
 def _passages(args: Args, file: TextFile) -> tuple[bool, bool]:
-    """Whether the file has the old passage, and the new one; of no text: whether it may have."""
-    old, new = args["old_text"], args["new_text"]
-    if file.crlf:
-        old, new = _as_crlf(old), _as_crlf(new)
-    return old in file.text, new in file.text
+    """Whether the file has the old passage, and the new one (of no text it has one).
+
+    Line ends are taken as equal: an edit can change what ends the lines of its file.
+    """
+    text = _as_crlf(file.text)
+    return _as_crlf(args["old_text"]) in text, _as_crlf(args["new_text"]) in text
+
+
+def _edited(args: Args, before: str) -> str | None:
+    """The text that an edit makes of the one before it; ``None`` when it makes none."""
+    try:
+        return _replaced(args["path"], before, args["old_text"], args["new_text"])[0]
+    except ToolFailure:
+        return None
 
 
 def _answered_bytes(result: Any) -> Any:
@@ -451,8 +463,8 @@ def _record(path: str, file: TextFile) -> dict[str, Any]:
     return {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def _hint(file: TextFile, old: str) -> str:
-    if " ".join(old.split()) in " ".join(file.text.split()):
+def _hint(text: str, old: str) -> str:
+    if " ".join(old.split()) in " ".join(text.split()):
         return " The words are there with other white space: copy the passage from read_file."
     return " Read the file again and copy the passage exactly."
 

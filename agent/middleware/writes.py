@@ -44,13 +44,14 @@ from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pa
 from agent.policy import covers
 from agent.receipt import describe_call
 from agent.settling import info_of, look_up_effect
-from agent.store.ledger import Begun
+from agent.store.ledger import NOT_HAPPENED, Begun
 from agent.store.records import EffectRecord
 from agent.threads import Entry, entry
 from tools.contract import (
     Contract,
     Finding,
     OutcomeUnknown,
+    Preview,
     ToolFailure,
     contract_of,
 )
@@ -78,6 +79,8 @@ class Write:
     seconds: float
     bodies: set[asyncio.Future[Any]] = field(default_factory=set)
     """Of its attempts, those that have not ended: each may outlive its time."""
+    before: str | None = None
+    """The record as the preview shows it, right before the write begins."""
 
     async def happen(self, free: bool) -> ToolMessage:
         """Attempt it until its outcome is known, or only a person can tell.
@@ -89,8 +92,6 @@ class Write:
         Args:
             free: Whether no earlier write of the same conflict key is still under way.
         """
-        if (problem := await self._out_of_date()) is not None:
-            return problem
         try:
             return await self._attempts(free)
         except (RuleEnded, AlreadyUndone) as error:
@@ -104,6 +105,8 @@ class Write:
     async def _attempts(self, free: bool) -> ToolMessage:
         resend = False
         for tries in count(1):
+            if (problem := await self._out_of_date()) is not None:
+                return problem
             begun = self._begin(resend)
             effect, message = begun.effect, None
             match begun.outcome:
@@ -152,6 +155,7 @@ class Write:
             rule=self.permit.rule,
             idempotency_key=_idempotency_key(self.recording.session, bound.open),
             undoes=approval.undoes if approval else None,
+            before=self.before,
             resend=resend,
             covered=lambda rule: (
                 rule.tool == bound.tool.name and covers(rule.scope_args, bound.args)
@@ -185,18 +189,22 @@ class Write:
     async def _out_of_date(self) -> ToolMessage | None:
         """Why what was approved is not what would happen now; where it can be, it is asked anew.
 
-        A write that was entered before is past that: only its outcome is open.
+        A write that was entered before is past that, only its outcome is open; unless it is known
+        not to have happened, and begins anew.
         """
         bound, approval = self.bound, self.permit.approval
-        if _effect_of(self.recording, bound.open) is not None:
+        effect = _effect_of(self.recording, bound.open)
+        if effect is not None and effect.settled != NOT_HAPPENED:
             return None
         missing = unmet(bound.contract, bound.args, self.request.state["messages"])
         if missing is not None:
             self._void("its precondition does not hold any more")
             return answer(self.request, unmet_text(missing, bound.tool.name, bound.contract))
+        preview = await self._preview()
         if approval is None or approval.preview is None:
             return None
-        preview = await preview_of(bound.contract, approval.args)  # of an edit: what was shown
+        if approval.args != bound.args:  # edited: what was shown is of the arguments before that
+            preview = await preview_of(bound.contract, approval.args)
         if preview is not None and asdict(preview) == approval.preview:
             return None
         if approval.status == "edited" or self.context.superseding:
@@ -211,6 +219,12 @@ class Write:
         )
         while True:  # until somebody has decided about what it would do now
             pause(self.request, VOID)
+
+    async def _preview(self) -> Preview | None:
+        """What exactly this call would change now; ``before`` of it is kept with the write."""
+        preview = await preview_of(self.bound.contract, self.bound.args)
+        self.before = preview.before if preview else None
+        return preview
 
     def _void(self, reason: str) -> None:
         """Take back the approval of a call that does not run."""

@@ -128,6 +128,7 @@ class Ledger:
         rule: str | None,
         idempotency_key: str,
         undoes: str | None = None,
+        before: str | None = None,
         resend: bool = False,
         lease_margin: float = 0,
         covered: Callable[[RuleRecord], bool] = lambda rule: True,
@@ -140,6 +141,8 @@ class Ledger:
             approval: Id of the approval that allows it; whoever names one has looked at it.
             rule: Or id of the session's rule that allowed it unasked. One of both is needed.
             undoes: Id of the effect that this call compensates.
+            before: The record as the contract's preview showed it right before this; a resend
+                keeps what was there before the first attempt.
             resend: Enter a write in doubt again, since its service honours the key: the same
                 request under the same key happens once.
             lease_margin: Seconds that the lease must still last: the tool's timeout.
@@ -166,7 +169,7 @@ class Ledger:
                 if undoes is not None:
                     _check_not_undone(writing, undoes, known)
                 if known is not None:
-                    return _begin_again(writing, known)
+                    return _begin_again(writing, known, approval, rule, before)
                 effect = EffectRecord(
                     id=fresh_id,
                     session=session,
@@ -182,6 +185,7 @@ class Ledger:
                     rule=rule,
                     idempotency_key=idempotency_key,
                     undoes=undoes,
+                    before=before,
                     started_at=now(),
                 )
                 _INSERT.run(writing.conn, dict(effect))
@@ -445,12 +449,21 @@ def _in_doubt(writing: Writing, effect: EffectRecord) -> EffectRecord:
     return effect.model_copy(update=change)
 
 
-def _begin_again(writing: Writing, effect: EffectRecord) -> Begun:
+def _begin_again(
+    writing: Writing,
+    effect: EffectRecord,
+    approval: str | None,
+    rule: str | None,
+    before: str | None,
+) -> Begun:
     """The next attempt of a write that did not happen, or that its service would recognise."""
     resent = effect.state == "in_doubt"
     change = {
         "state": "intended",
         "attempts": effect.attempts + 1,
+        "approval": approval,
+        "rule": rule,
+        "before": effect.before if resent else before,
         "settled": None,
         "result": None,
         "transport": None,

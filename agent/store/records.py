@@ -97,7 +97,8 @@ class EffectRecord(Record):
     """One write in the ledger, its latest attempt.
 
     ``settled`` is ``"happened"`` or ``"not happened"`` when a person or the service's own record
-    said so; which of them and when is in ``evidence``. ``undoes`` is the effect it compensates.
+    said so; which of them and when is in ``evidence``. ``undoes`` is the effect it compensates,
+    ``before`` what its contract's preview showed as the record right before it was entered.
     """
 
     id: str
@@ -122,6 +123,7 @@ class EffectRecord(Record):
     started_at: str = ""
     ended_at: str | None = None
     undoes: str | None = None
+    before: str | None = None
 
 
 class RuleRecord(Record):

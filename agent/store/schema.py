@@ -214,6 +214,7 @@ effects = Table(
     Column("started_at", Plain, nullable=False),
     Column("ended_at", Plain),
     Column("undoes", Plain),
+    Column("before", AnyText),
     UniqueConstraint("session", "message", "call", name="effects_call"),
 )
 Index("effects_turn", effects.c.session, effects.c.turn)

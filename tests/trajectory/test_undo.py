@@ -133,20 +133,11 @@ async def test_what_somebody_has_changed_since_is_seen_before_it_is_overwritten(
         assert (again.attempt, again.undoes) == (2, asked.undoes)
 
 
-BY_HAND: dict[str, tuple[Reviewer, bool]] = {
-    "a file that was new": (approves, True),
-    "a write that an edit sent elsewhere": (Edits({"path": "other.md"}), False),
-}
-
-
-@pytest.mark.parametrize(("reviewer", "is_new"), BY_HAND.values(), ids=BY_HAND)
-async def test_where_nobody_was_shown_what_was_there_it_is_undone_by_hand(
-    tmp_path: Path, reviewer: Reviewer, is_new: bool
-) -> None:
-    folder = workspace(tmp_path, **({} if is_new else {"todo": "buy milk\n", "other": "private\n"}))
+async def test_a_file_that_was_new_is_removed_by_hand(tmp_path: Path) -> None:
+    folder = workspace(tmp_path)
     steps = [write("todo.md", "buy bread\n"), "Written."]
     async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
-        await converse(opened, "write it", reviewer)
+        await converse(opened, "write it", approves)
         before = await opened.history()
         with pytest.raises(CannotUndo, match="by hand"):
             await anext(opened.undo(last_effect(app).id))
@@ -154,15 +145,29 @@ async def test_where_nobody_was_shown_what_was_there_it_is_undone_by_hand(
         assert opened.record.state == "done"
 
 
-async def test_a_write_under_a_rule_was_shown_to_nobody(tmp_path: Path) -> None:
+async def test_what_a_write_replaced_is_known_where_an_edit_sent_it_elsewhere(
+    tmp_path: Path,
+) -> None:
+    folder = workspace(tmp_path, todo="buy milk\n", other="call Ann\n")
+    steps = [write("todo.md", "buy bread\n"), "Written.", "", "Back."]
+    async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
+        await converse(opened, "write it", Edits({"path": "other.md"}))
+        assert (folder / "other.md").read_text() == "buy bread\n"
+        await undo(opened, last_effect(app).id, approves)
+        assert (folder / "other.md").read_text() == "call Ann\n"
+        assert (folder / "todo.md").read_text() == "buy milk\n"
+
+
+async def test_and_where_a_rule_let_it_run_unasked(tmp_path: Path) -> None:
     folder = workspace(tmp_path, one="1\n", two="2\n")
-    steps = [write("one.md", "x\n"), write("two.md", "x\n"), "Written."]
+    steps = [write("one.md", "x\n"), write("two.md", "x\n"), "Written.", "", "Back."]
     async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
         await converse(opened, "write them", stays_silent)
         opened.allow_always(opened.pending()[0].id)
         await resumed(opened)
-        with pytest.raises(CannotUndo, match="by hand"):
-            await anext(opened.undo(last_effect(app).id))
+        assert (folder / "two.md").read_text() == "x\n"
+        await undo(opened, last_effect(app).id, approves)
+        assert (folder / "two.md").read_text() == "2\n"
 
 
 async def test_the_offline_model_says_what_was_done_and_does_no_more(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from agent.session import AgentSession
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
 from tests.support.sessions import application, calls, reads, session
-from tools.contract import Contract, Preview, Scope, make_tool
+from tests.support.unsure import Service
+from tests.support.unsure import act as adds
+from tools.contract import CallInfo, Contract, Finding, Preview, Scope, make_tool
 from tools.worlds.order_desk import OrderDesk
 
 VOID = "The record has changed since this was approved, so that approval is void."
@@ -293,6 +295,32 @@ async def test_a_preview_that_fails_shows_that_and_what_it_shows_later_is_anothe
         assert seen == summaries
         assert shown.ran == [1]
         assert len(app.store.ledger.list()) == 1
+
+
+async def test_a_write_that_did_not_happen_is_asked_anew_when_the_record_has_changed_since(
+    tmp_path: Path,
+) -> None:
+    service, now = Service(plan=["lost before"]), ["as it was"]
+
+    def changed_meanwhile(args: Any, info: CallInfo) -> Finding:
+        now[0] = "as it is now"
+        return service.find(args, info)
+
+    tools = service.tools(preview=lambda args: Preview(now[0]), reconcile=changed_meanwhile)
+    async with session(tmp_path, [adds(1), "Done."], tools=tools) as (app, opened):
+        await converse(opened, "go", stays_silent)
+        approve(opened)
+        assert (await resumed(opened)).done.state == "waiting"
+        assert service.entries == [(app.store.ledger.list()[0].idempotency_key, 1)]
+        (asked,) = opened.pending()
+        assert asked.preview is not None
+        assert (asked.preview["summary"], asked.attempt) == ("as it is now", 2)
+
+        approve(opened)
+        assert (await resumed(opened)).done.state == "done"
+        (effect,) = app.store.ledger.list()
+        assert (effect.state, effect.attempts, effect.approval) == ("committed", 2, asked.id)
+        assert service.numbers == [1]
 
 
 async def test_under_a_rule_nothing_was_shown_so_nothing_is_void(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Desk:
         call: str = "c1",
         text: Any = '{"cart":"C17"}',
         decision: Decision | None = None,
-        before: str = "shown",
+        before: str | None = "there",
         undoes: str | None = None,
     ) -> EffectRecord:
         decision = decision or Decision("approve")
@@ -60,7 +60,7 @@ class Desk:
         asked = self.store.approvals.ask(
             **common, kind="write", interrupt=None, tool="act", tool_version="1", args={"n": 1},
             digest="d", effects=[], rule="", reason="", notes=[],
-            preview={"summary": "", "before": before, "after": "", "diff": ""},
+            preview={"summary": "", "before": "at the question", "after": "", "diff": ""},
             provenance=None, undo=None,
         )  # fmt: skip
         edited = "e" if decision.type == "edit" else None
@@ -68,7 +68,7 @@ class Desk:
         effect = self.store.ledger.begin(
             **common, epoch=self.lease.epoch, tool="act", tool_version="1",
             args=decision.args or {"n": 1}, digest=edited or "d", approval=asked.id, rule=None,
-            idempotency_key=call, undoes=undoes,
+            idempotency_key=call, undoes=undoes, before=before,
         ).effect  # fmt: skip
         if state == "intended":
             return effect
@@ -102,17 +102,17 @@ async def test_the_contract_says_what_would_compensate_a_write_from_what_is_reco
     effect = desk.write("committed")
     tools = {"act": tool(undo=Undo("take it back", back))}
     assert await compensation(desk.store, effect, tools) == BACK
-    assert seen == [Committed({"n": 1}, {"cart": "C17"}, "shown")]
+    assert seen == [Committed({"n": 1}, {"cart": "C17"}, "there")]
 
 
-async def test_what_was_shown_before_an_edit_is_not_taken_for_what_was_there(desk: Desk) -> None:
+async def test_of_an_edited_write_it_gets_the_arguments_that_ran(desk: Desk) -> None:
     seen: list[Committed] = []
 
     def back(write: Committed) -> Call:
         seen.append(write)
         return BACK
 
-    effect = desk.write("committed", decision=Decision("edit", args={"n": 2}))
+    effect = desk.write("committed", decision=Decision("edit", args={"n": 2}), before=None)
     await compensation(desk.store, effect, {"act": tool(undo=Undo("take it back", back))})
     assert seen == [Committed({"n": 2}, {"cart": "C17"}, "")]
 

@@ -52,11 +52,15 @@ class WriteUnknown(Exception):
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file's text as it stands; ``crlf`` when every line ends in carriage return, newline."""
+    """A file's text as it stands."""
 
     text: str
-    crlf: bool
     version: Version
+
+    @property
+    def crlf(self) -> bool:
+        """Whether every line ends in carriage return, newline."""
+        return ends_in_crlf(self.text)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,11 @@ class Listing:
     files: tuple[Entry, ...]
     skipped: int
     complete: bool
+
+
+def ends_in_crlf(text: str) -> bool:
+    """Whether a text has lines, and each ends in carriage return, newline."""
+    return 0 < text.count("\n") == text.count("\r\n")
 
 
 def normalise_path(path: str, *, folder: bool = False) -> str:
@@ -453,8 +462,7 @@ def _decode(data: bytes, path: str, version: Version) -> TextFile:
             f"{path} is not UTF-8 text ({size} bytes, binary); only text files are read and "
             "written here."
         )
-    newlines = text.count("\n")
-    return TextFile(text, newlines > 0 and text.count("\r\n") == newlines, version)
+    return TextFile(text, version)
 
 
 def _write_temporary(folder: int, data: bytes, old: os.stat_result | None) -> str:

@@ -174,11 +174,12 @@ def test_settled_as_not_happened_it_runs_again_under_the_same_key(
     effect = in_doubt(store, lease)
     settled = store.ledger.settle(effect.id, False, BOB)
     assert (settled.state, settled.settled) == ("failed", "not happened")
-    other = write_of(lease, approval="a-other2", idempotency_key="another")
+    other = write_of(lease, approval="a-other2", idempotency_key="another", before="later")
     again = store.ledger.begin(**other)
     assert (again.outcome, again.effect.state) == ("run", "intended")
     assert (again.effect.attempts, again.effect.settled) == (2, None)
-    assert (again.effect.idempotency_key, again.effect.approval) == ("key-c1", "a-234567")
+    assert (again.effect.idempotency_key, again.effect.approval) == ("key-c1", "a-other2")
+    assert (effect.before, again.effect.before) == (None, "later")
     assert store.ledger.get(effect.id) == again.effect
     assert store.ledger.begin(**other).outcome == "in_doubt"
 

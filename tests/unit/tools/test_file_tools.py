@@ -362,10 +362,10 @@ def verified(tool: BaseTool, args: dict[str, Any], result: Any) -> Any:
     return check(args, CallInfo(), result)
 
 
-def found(tool: BaseTool, args: dict[str, Any]) -> Any:
+def found(tool: BaseTool, args: dict[str, Any], before: str = "") -> Any:
     look = contract_of(tool).reconcile
     assert look is not None
-    return look(args, CallInfo())
+    return look(args, CallInfo(before=before))
 
 
 def undone(tool: BaseTool, write: Committed) -> Call | None:
@@ -409,8 +409,11 @@ EDITS: dict[str, tuple[str, str, str, bool | None]] = {
     "a longer passage, after it": ("milk", "oat milk", "buy oat milk\n", None),
     "a shorter passage, before it": ("buy milk", "milk", "buy milk\n", None),
     "a shorter passage, after it": ("buy milk", "milk", "milk\n", True),
-    "a removal, before it": ("milk", "", "buy milk\n", False),
+    "a removal, before it": ("milk", "", "buy milk\n", None),
     "a removal, after it": ("milk", "", "buy \n", True),
+    "a removal that made the passage anew": ("ab", "", "ab", None),
+    "other line ends, before it": ("a\n", "b\n", "a\r\n", False),
+    "other line ends, after it": ("a\n", "b\r\n", "b\n", True),
 }
 
 
@@ -444,15 +447,17 @@ def test_a_write_that_was_done_is_shown_by_its_record_and_one_that_was_not_is_no
     (root / "a.md").write_bytes(before.encode())
     old, new = data.draw(letters.filter(bool)), data.draw(letters)
     args = {"path": "a.md", "old_text": old, "new_text": new}
-    assert found(tools["edit_file"], args).happened in (
-        (False, None) if old in before else (None, True)
-    )
+    not_yet = found(tools["edit_file"], args).happened
     try:
         result = json.loads(tools["edit_file"].invoke(args))
     except ToolFailure:
         return
+    assert not_yet in (False, None)
     assert verified(tools["edit_file"], args, result).happened is True
     assert found(tools["edit_file"], args).happened in (True, None)
+    assert found(tools["edit_file"], args, before).happened is True
+    (root / "a.md").write_bytes(before.encode())
+    assert found(tools["edit_file"], args, before).happened is False
 
     content = data.draw(letters)
     whole = {"path": "a.md", "content": content}

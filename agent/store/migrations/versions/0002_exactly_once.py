@@ -1,4 +1,4 @@
-"""What an approval expires at, what a call undoes, and the seal of a trail's head."""
+"""When an approval expires, what a call undoes and replaces, and the seal of a trail's head."""
 
 from __future__ import annotations
 
@@ -19,5 +19,6 @@ def upgrade() -> None:
     op.add_column("approvals", sa.Column("expires_at", PLAIN))
     op.add_column("approvals", sa.Column("undoes", PLAIN))
     op.add_column("effects", sa.Column("undoes", PLAIN))
+    op.add_column("effects", sa.Column("before", sa.Text))
     op.create_index("approvals_expiry", "approvals", ["status", "expires_at"])
     op.create_index("effects_undoes", "effects", ["undoes"])
