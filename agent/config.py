@@ -40,9 +40,15 @@ OPENAI_DEFAULT = "openai:gpt-4.1-mini"
 OFFLINE = "offline"
 
 NOT_FROM_A_FOLDER = frozenset(
-    {"SAYSO_HOME", "SAYSO_DATABASE_URL", "SAYSO_TRAIL_KEY", "SAYSO_REVIEWER"}
+    {
+        "SAYSO_HOME",
+        "SAYSO_DATABASE_URL",
+        "SAYSO_TRAIL_KEY",
+        "SAYSO_TRAIL_KEY_BEFORE",
+        "SAYSO_REVIEWER",
+    }
 )
-"""What a folder's ``.env`` cannot set: where the record is kept, its key, and who decides."""
+"""What a folder's ``.env`` cannot set: where the record is kept, its keys, and who decides."""
 
 _DATABASE_SCHEMES = ("sqlite", "postgresql", "postgresql+psycopg")
 _TOOL_FORMS = (
@@ -219,6 +225,9 @@ class Settings(BaseModel):
     """A secret of at least 16 bytes that seals the trail (HMAC). Everybody who writes to the
     same database needs the same one; kept nowhere by sayso."""
 
+    trail_key_before: Annotated[SecretStr, AfterValidator(_trail_key)] | None = None
+    """The key before that one: ``sayso trail seal`` then seals anew what it had sealed."""
+
     reviewer: Annotated[str, AfterValidator(_person)] | None = None
     """The name recorded with decisions: a claim. Default: the login."""
 
@@ -250,7 +259,7 @@ class Settings(BaseModel):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values among the settings that nobody else may read: keys, and passwords in URLs."""
-        keys = (self.openai_api_key, self.trail_key)
+        keys = (self.openai_api_key, self.trail_key, self.trail_key_before)
         users = (_USERINFO.search(url) for url in (self.openai_base_url or "", self.database_url))
         passwords = (unquote(user[0].partition(":")[2]) for user in users if user)
         return (*(key.get_secret_value() for key in keys if key), *filter(None, passwords))
@@ -478,7 +487,7 @@ def show_value(name: str, value: str) -> str:
     """
     if name in ("OPENAI_BASE_URL", "SAYSO_DATABASE_URL"):
         return mask_url(value)
-    if name == "SAYSO_TRAIL_KEY":
+    if name.startswith("SAYSO_TRAIL_KEY"):
         return "…"
     if name in VARIABLES and name != "OPENAI_API_KEY":
         return value

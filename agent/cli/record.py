@@ -189,6 +189,7 @@ def seal() -> None:
     """Seal, with SAYSO_TRAIL_KEY, the chains that have no seal; for a record begun without a key.
 
     A seal says that its maker found the chain in order. Later changes show; earlier ones do not.
+    What was sealed with SAYSO_TRAIL_KEY_BEFORE is checked with that key, and sealed anew.
     """
     from agent.cli.start import open_store
 

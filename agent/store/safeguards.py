@@ -32,12 +32,16 @@ class Safeguards:
 
     Args:
         key: Seals each chain whenever it grows; without one, chains are not sealed.
-        secrets: Values that are masked wherever they occur; the key is one.
+        secrets: Values that are masked wherever they occur; the keys are some.
+        key_before: The key that this one takes the place of; it seals nothing any more.
     """
 
-    def __init__(self, key: str | None = None, secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self, key: str | None = None, secrets: Iterable[str] = (), key_before: str | None = None
+    ) -> None:
         self.key = TrailKey(key) if key else None
-        self.masks = Masks([*secrets, *filter(None, [key])])
+        self.key_before = TrailKey(key_before) if key_before else None
+        self.masks = Masks([*secrets, *filter(None, [key, key_before])])
 
     def check_seal(self, session: str, seq: int, hash: str, seal: str | None) -> None:
         """Make sure that a chain with this end and seal may grow here.
@@ -54,6 +58,11 @@ class Safeguards:
             raise StoreError(
                 f"The trail of session {session} is sealed, and this process has no key for it. "
                 "Nothing was changed. Set SAYSO_TRAIL_KEY to the key it was sealed with."
+            )
+        if self.key_before and self.key_before.made(seal, session, seq, hash):
+            raise StoreError(
+                f"The trail of session {session} is sealed with SAYSO_TRAIL_KEY_BEFORE still. "
+                "Nothing was changed. Seal it anew first: sayso trail seal"
             )
         raise StoreError(
             f"The trail of session {session} is sealed with another key than SAYSO_TRAIL_KEY, or "

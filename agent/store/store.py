@@ -43,8 +43,9 @@ class Store:
 
         Raises what ``open`` raises, and ``UsageError`` for a state folder that cannot be used.
         """
-        key = settings.trail_key.get_secret_value() if settings.trail_key else None
-        guards = Safeguards(key, settings.secrets)
+        keys = (settings.trail_key, settings.trail_key_before)
+        key, before = (key.get_secret_value() if key else None for key in keys)
+        guards = Safeguards(key, settings.secrets, before)
         return cls.open(settings.database_url, home=settings.ensure_home(), safeguards=guards)
 
     @classmethod

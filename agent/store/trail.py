@@ -175,8 +175,10 @@ class Trail:
     def seal(self) -> Sealing:
         """Verify every chain, and seal those that have no seal: its maker vouches for them.
 
+        What the key before this one sealed is verified under that key, and sealed anew.
+
         A chain with a problem is not sealed. Nor is one that a living process works on: that
-        process may have no key, and could not record what comes of its write.
+        process may have another key or none, and could not record what comes of its write.
 
         Raises:
             UsageError: This process has no key.
@@ -196,17 +198,24 @@ class Trail:
         except NotFound:  # entries without a session
             result.problems.extend(_check(writing.conn, session, key, None))
             return
-        problems = _check(writing.conn, session, key if guard.trail_seal else None, None)
+        end = (session, guard.trail_seq, guard.trail_hash)
+        maker = self._maker(guard.trail_seal, end, key) if guard.trail_seal else None
+        problems = _check(writing.conn, session, maker, None)
         if problems:
             result.problems.extend(problems)
-        elif guard.trail_seal:
+        elif maker is key:
             result.before.append(session)
         elif in_force(guard, self._db.home):
             result.busy.append(session)
         else:
-            seal = key.seal(session, guard.trail_seq, guard.trail_hash)
-            writing.change(session, {"trail_seal": seal})
+            writing.change(session, {"trail_seal": key.seal(*end)})
             result.sealed.append(session)
+
+    def _maker(self, seal: str, end: tuple[str, int, str], key: TrailKey) -> TrailKey:
+        """Which key a seal is held against: the one before, where it made it, else this one."""
+        before = self._db.safeguards.key_before
+        by_before = before and before.made(seal, *end) and not key.made(seal, *end)
+        return before if before and by_before else key
 
     def _chains(self) -> list[str]:
         names = union(select(sessions.c.id), select(trail.c.session))

@@ -191,6 +191,24 @@ def test_a_cut_trail_is_detected_with_the_key(
     assert (sealed.code, sealed.err) == (1, "1 session not sealed.\n")
 
 
+def test_the_key_is_changed_by_sealing_anew(
+    sayso: Invoke, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    assert sayso("trail", "seal").code == 0
+    monkeypatch.setenv("SAYSO_TRAIL_KEY", "the next key, as long")
+    assert sayso("trail", "seal").code == 1
+    monkeypatch.setenv("SAYSO_TRAIL_KEY_BEFORE", KEY)
+    refused = sayso("sessions", "delete", "--yes", session)
+    assert refused.code == 1
+    assert "Seal it anew first: sayso trail seal" in refused.err
+    sealed = sayso("trail", "seal")
+    assert (sealed.code, sealed.out) == (0, "1 session sealed\n")
+    monkeypatch.delenv("SAYSO_TRAIL_KEY_BEFORE")
+    assert sayso("trail", "verify").code == 0
+    assert KEY not in sealed.err + refused.err + sayso("doctor").out
+
+
 @pytest.mark.parametrize("key", [None, "another key, longer than this"])
 def test_a_sealed_session_goes_on_with_its_key_alone(
     sayso: Invoke, model: Model, store: Store, monkeypatch: pytest.MonkeyPatch, key: str | None

@@ -127,12 +127,13 @@ def test_a_file_cannot_redirect_the_record_or_name_the_reviewer() -> None:
         "SAYSO_HOME": "/elsewhere",
         "SAYSO_DATABASE_URL": "postgresql://elsewhere/db",
         "SAYSO_TRAIL_KEY": "0123456789abcdef",
+        "SAYSO_TRAIL_KEY_BEFORE": "fedcba9876543210",
         "SAYSO_REVIEWER": "boss",
         "sayso_home": "/elsewhere",
     }
     settings = load_settings(env_file=file, environ={})
     assert settings == load().model_copy(update={"unknown": settings.unknown})
-    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 4
+    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 5
     assert all("in .env is ignored" in sentence for sentence in settings.unknown)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from sqlalchemy import text
@@ -26,7 +27,12 @@ UNSEALED = (
     "is not sealed: begun without the key (then: sayso trail seal), or its seal was taken away"
 )
 FOREIGN = "was sealed with another key, or changed after it was sealed"
-Open = Callable[[str | None], Store]
+
+
+class Open(Protocol):
+    """Opens the database of a test with a key, and the one before it."""
+
+    def __call__(self, key: str | None, before: str | None = None) -> Store: ...
 
 
 @pytest.fixture
@@ -35,8 +41,9 @@ def open_with(fresh_url: FreshUrl, tmp_path: Path) -> Iterator[Open]:
     url = fresh_url()
     with ExitStack() as stack:
 
-        def open_one(key: str | None) -> Store:
-            opened = Store.open(url, home=tmp_path / "home", safeguards=Safeguards(key))
+        def open_one(key: str | None, before: str | None = None) -> Store:
+            guards = Safeguards(key, key_before=before)
+            opened = Store.open(url, home=tmp_path / "home", safeguards=guards)
             stack.callback(opened.close)
             return opened
 
@@ -281,6 +288,45 @@ def test_what_a_living_process_works_on_is_sealed_later(open_with: Open) -> None
     keyless.leases.release(lease)
     assert store.trail.seal().sealed == [session]
     assert store.trail.verify() == []
+
+
+def test_what_the_key_before_had_sealed_is_sealed_anew_once_it_was_checked(
+    open_with: Open, store: Store, chain: str
+) -> None:
+    """``OTHER`` takes the place of ``KEY``."""
+    changed, busy = new_session(store).id, new_session(store).id
+    sql(store, f"UPDATE sessions SET trail_seq = 0, trail_hash = '' WHERE id = '{changed}'")
+    lease = store.leases.acquire(busy, store.owner(), ttl=600)
+    new, unsealed = open_with(OTHER, KEY), new_session(open_with(None)).id
+    with nothing_changes(store, chain), pytest.raises(StoreError, match="sayso trail seal"):
+        new.trail.append(chain, [("note", {})])
+
+    result = new.trail.seal()
+    assert sorted(result.sealed) == sorted([chain, unsealed])
+    assert (result.before, result.busy) == ([], [busy])
+    assert {problem.session for problem in result.problems} == {changed}
+    new.trail.append(chain, [("note", {})])
+    assert open_with(OTHER).trail.verify(chain) == []
+    with pytest.raises(StoreError, match="another key"):
+        store.trail.append(chain, [("note", {})])
+
+    store.leases.release(lease)
+    again = new.trail.seal()
+    assert (again.sealed, sorted(again.before)) == ([busy], sorted([chain, unsealed]))
+    same = open_with(OTHER, OTHER).trail.seal()
+    assert (same.sealed, len(same.before)) == ([], 3)
+
+
+def test_a_key_before_seals_nothing(open_with: Open) -> None:
+    store = open_with(OTHER, KEY)
+    session = new_session(store).id
+    assert open_with(OTHER).trail.verify(session) == []
+    with pytest.raises(UsageError, match="SAYSO_TRAIL_KEY is not set"):
+        open_with(None, KEY).trail.seal()
+    store.trail.append(session, [("note", {"text": f"{KEY} and {OTHER}"})])
+    exported = as_json(list(store.trail.export()))
+    assert KEY not in exported
+    assert OTHER not in exported
 
 
 def test_sealing_needs_the_key(open_with: Open) -> None:
