@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-
 import prompts
 from agent.artifacts import folder_of
+from agent.branching import branch
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
 from agent.config import Settings, actor, process_environment, tracing_notice
@@ -31,10 +30,11 @@ from agent.leases import LeaseKeeper, held
 from agent.mcp.waiting import Waiting
 from agent.middleware.state import AgentContext, Recording
 from agent.models import build_chat_model, service_of
+from agent.provenance import labels_of_results
 from agent.safe_text import shorten
 from agent.session import AgentSession
 from agent.store import Owner, Store
-from agent.store.sessions import CREATED
+from agent.store.sessions import CREATED, Branch
 from agent.toolset import SERVER, Places, Toolset, load_tools
 from agent.trust import as_given, bind, changed_files, tools_files
 from agent.types import Actor, Authority
@@ -371,16 +371,23 @@ class Application:
             parent = self.store.sessions.parent_of(parent)  # also that of a deleted one
         return found
 
-    async def fork(self, id: str) -> SessionRecord:
-        """A new session with the messages of this one, and none of its approvals or rules."""
+    async def fork(self, id: str, at: int | None = None) -> SessionRecord:
+        """A new session with the messages of this one, and none of its approvals or rules.
+
+        Args:
+            at: The last turn whose messages it gets, from 1; ``None``: it gets all.
+
+        Raises:
+            UsageError: There is no such turn, or no message at all.
+        """
         source = self.store.sessions.get(id)
         toolset = self._toolset_of(source)
         snapshot = await self._graph(source, toolset).aget_state(
             {"configurable": {"thread_id": source.id}}
         )
-        messages = snapshot.values.get("messages", [])
-        if not messages:
-            raise UsageError(f"{source.id} has no messages yet, so there is nothing to fork.")
+        messages = branch(snapshot.values.get("messages", []), source.id, at)
+        turn = turn_number(messages)
+        found = labels_of_results(messages, {tool.name: tool for tool in toolset.tools})
         record = self.store.sessions.create(
             model=source.model,
             tools=source.tools,
@@ -389,13 +396,13 @@ class Application:
             denied=source.denied,
             actor=self.actor,
             title=f"fork of {source.title}"[:80],
-            parent=source.id,
-            labels=source.labels,
+            branched=Branch(source.id, turn),
+            labels=source.labels if at is None else sorted(found.intersection(source.labels)),
             surroundings=self._surroundings(source.model, toolset),
         )
         async with self.open_session(record.id) as session:
-            await session.seed(closed(messages, source.id))
-            self.store.sessions.update(record.id, state="done", turn=turn_number(messages))
+            await session.seed(messages)
+            self.store.sessions.update(record.id, state="done", turn=turn)
         return self.store.sessions.get(record.id)
 
     async def delete(self, id: str) -> SessionRecord:
@@ -406,39 +413,6 @@ class Application:
             self.store.sessions.delete(record.id, self.actor)
         shutil.rmtree(folder_of(self.settings.home, record.id), ignore_errors=True)
         return record
-
-
-def closed(messages: Sequence[BaseMessage], source: str) -> list[BaseMessage]:
-    """Messages in which every call has an answer, as providers demand.
-
-    A call that waits in the source is open there, not here; its answer says so.
-    """
-    result: list[BaseMessage] = []
-    for index, message in enumerate(messages):
-        result.append(message)
-        if isinstance(message, AIMessage):
-            answered = {m.tool_call_id for m in _answers_after(messages, index)}
-            result += [
-                ToolMessage(
-                    prompts.message("forked", source=source),
-                    name=call["name"],
-                    tool_call_id=call["id"],
-                    status="error",
-                )
-                for call in message.tool_calls
-                if call["id"] not in answered
-            ]
-    return result
-
-
-def _answers_after(messages: Sequence[BaseMessage], index: int) -> list[ToolMessage]:
-    """The tool messages between one AI message and the next message of another kind."""
-    answers = []
-    for message in messages[index + 1 :]:
-        if not isinstance(message, ToolMessage):
-            break
-        answers.append(message)
-    return answers
 
 
 def _check_patterns(patterns: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ and the trail alone; it is shown to the operator and enters the next model reque
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import prompts
@@ -26,16 +27,8 @@ _NOT_DONE = {
 
 def build_receipt(store: Store, session: str, turn: int) -> Receipt:
     """The receipt of one turn; empty when the turn proposed no writes."""
-    done, not_done, unknown, waiting = [], [], [], []
-    for effect in store.ledger.for_turn(session, turn):
-        line = f"{describe_call(effect.tool, effect.args)} [{effect.id}]"
-        if effect.state == "committed":
-            done.append(line + _by(effect))
-        elif effect.state == "failed":
-            why = f"failed, nothing changed{_error(effect)}" if not effect.settled else "not done"
-            not_done.append(f"{line}: {why}{_according_to(effect)}")
-        else:
-            unknown.append(f"{line}: outcome unknown{_error(effect)}")
+    done, not_done, unknown = effect_lines(store.ledger.for_turn(session, turn))
+    waiting = []
     approvals = store.approvals.not_entered(session, turn)
     cancelled = bool(approvals) and store.sessions.get(session).state == "cancelled"
     for approval in approvals:
@@ -61,6 +54,21 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
         tuple(waiting),
         refused=rejected or bool(denied),
     )
+
+
+def effect_lines(effects: Iterable[EffectRecord]) -> tuple[list[str], list[str], list[str]]:
+    """A line for each write: those that happened, those that did not, and those in doubt."""
+    done, not_done, unknown = [], [], []
+    for effect in effects:
+        line = f"{describe_call(effect.tool, effect.args)} [{effect.id}]"
+        if effect.state == "committed":
+            done.append(line + _by(effect))
+        elif effect.state == "failed":
+            why = f"failed, nothing changed{_error(effect)}" if not effect.settled else "not done"
+            not_done.append(f"{line}: {why}{_according_to(effect)}")
+        else:
+            unknown.append(f"{line}: outcome unknown{_error(effect)}")
+    return done, not_done, unknown
 
 
 def receipt_text(receipt: Receipt) -> str:

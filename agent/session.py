@@ -23,6 +23,7 @@ from langsmith.utils import tracing_is_enabled
 
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
+from agent.branching import record_before
 from agent.checks.limits import turn_number
 from agent.elicitation import ENDED
 from agent.errors import (
@@ -41,7 +42,7 @@ from agent.middleware.context import RECEIPT
 from agent.middleware.results import cut
 from agent.middleware.state import ORDERED, AgentContext, last_reply
 from agent.provenance import ATTACHED, labels_of_results
-from agent.receipt import build_receipt, describe_call, receipt_text
+from agent.receipt import build_receipt, describe_call
 from agent.settling import compensation, look_up_effect
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
 from agent.types import Actor, Attachment, Decision, Receipt, SessionState
@@ -242,7 +243,7 @@ class AgentSession:
         Args:
             said: What the trail has of it: ``text``, and perhaps ``attached``.
         """
-        receipt = receipt_text(build_receipt(self._store, self.id, last_turn)) if last_turn else ""
+        receipt = record_before(self._store, self.id, last_turn)
         beside = {
             RECEIPT: receipt,
             ATTACHED: said.get("attached"),

@@ -132,7 +132,14 @@ def show(
 
 
 @with_start("trust")
-def fork(start: Start, session: Id) -> None:
+def fork(
+    start: Start,
+    session: Id,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="TURN", help="With the messages up to this turn, from 1."),
+    ] = None,
+) -> None:
     """A new session with the messages of this one, and none of its approvals or rules."""
     import asyncio
 
@@ -140,7 +147,7 @@ def fork(start: Start, session: Id) -> None:
 
     async def branch() -> str:
         async with opened(plan(start, "cli")) as application:
-            return (await application.fork(session)).id
+            return (await application.fork(session, at)).id
 
     made = asyncio.run(branch())
     answer(made)

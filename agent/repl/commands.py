@@ -198,6 +198,13 @@ async def _undo(talk: Talk, rest: str) -> None:
     await talk.undo(rest or None)
 
 
+async def _fork(talk: Talk, rest: str) -> None:
+    if rest and not rest.isdecimal():
+        talk.screen.note("Use /fork, or /fork TURN: the last turn that the new session keeps.")
+        return
+    await talk.fork(int(rest) if rest else None)
+
+
 async def _mcp(talk: Talk, rest: str) -> None:
     await run_mcp(talk, rest, _table)
 
@@ -218,6 +225,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command("receipt", "", "what really became of the writes of the last turn", _receipt),
         Command("undo", "[ID]", "propose what undoes the last write, or that one", _undo),
+        Command("fork", "[TURN]", "go on in a new session, with the talk up to that turn", _fork),
         Command("tools", "", "the tools at hand, and which of them wait for you", _tools),
         Command(
             "mcp", "[resources | read | prompts …]", "the MCP servers, and what they offer", _mcp

@@ -221,6 +221,20 @@ class Talk:
         attached, self._attached = tuple(self._attached), []
         return session.run(text, supersede=supersede, attached=attached)
 
+    async def fork(self, at: int | None) -> None:
+        """Go on in a branch of the open session, which stays as it is.
+
+        Raises:
+            UsageError: There is no such turn; the open session stays open.
+        """
+        if self.session is None:
+            self.screen.note("There is nothing to branch from: this session has not begun.")
+            return
+        source, app = self.session.id, await self._startup.opened()
+        made = await app.fork(source, at)
+        self.screen.note(f"A branch of {source}, which stays as it is: /resume {source}")
+        await self.open(made.id)
+
     async def undo(self, effect: str | None) -> None:
         """Propose what undoes a write, as a turn of its own; it waits as any other call does."""
         if self.session is None:

@@ -67,6 +67,11 @@ _OF_TURN = Statement(
     .where(effects.c.session == bindparam("session"), effects.c.turn == bindparam("turn"))
     .order_by(effects.c.n)
 )
+_AFTER_TURN = Statement(
+    select(effects)
+    .where(effects.c.session == bindparam("session"), effects.c.turn > bindparam("turn"))
+    .order_by(effects.c.n)
+)
 _OPEN_DOUBTS = Statement(
     select(effects)
     .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
@@ -340,6 +345,10 @@ class Ledger:
     def for_turn(self, session: str, turn: int) -> EffectList:
         """The effects of a turn, in the order in which they began."""
         return self._all(_OF_TURN, session=session, turn=turn)
+
+    def after_turn(self, session: str, turn: int) -> EffectList:
+        """The effects of all later turns, in the order in which they began."""
+        return self._all(_AFTER_TURN, session=session, turn=turn)
 
     def undone_by(self, id: str) -> EffectRecord | None:
         """The effect that compensates this one, or may; ``None`` when none does."""

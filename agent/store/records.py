@@ -38,6 +38,7 @@ class SessionRecord(Record):
     turn: int = 0
     error: str | None = None
     parent: str | None = None
+    parent_turn: int | None = None
     user: str = ""
     uid: int = -1
     host: str = ""

@@ -113,6 +113,7 @@ sessions = Table(
     Column("turn", Integer, nullable=False),
     Column("error", AnyText),
     Column("parent", Plain),
+    Column("parent_turn", Integer),
     Column("user", AnyText, nullable=False),
     Column("uid", BigInteger, nullable=False),
     Column("host", AnyText, nullable=False),

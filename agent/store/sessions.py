@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from sqlalchemy import (
     Connection,
@@ -33,6 +33,14 @@ SessionList = list[SessionRecord]
 
 CREATED = "session.created"
 """The first entry of each trail."""
+
+
+class Branch(NamedTuple):
+    """Where a fork began: after this turn of this session."""
+
+    session: str
+    turn: int
+
 
 _PAGE = 200
 _READ = select(
@@ -87,13 +95,14 @@ class Sessions:
         policy: str = "",
         actor: Actor,
         title: str = "",
-        parent: str | None = None,
+        branched: Branch | None = None,
         labels: Iterable[str] = (),
         surroundings: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         """A new session, at rest: its state is ``done`` until a turn begins.
 
         Args:
+            branched: Where a fork began.
             surroundings: What it depends on and does not keep; goes to the trail only.
         """
 
@@ -110,7 +119,8 @@ class Sessions:
                 denied=list(denied),
                 policy=policy,
                 labels=list(labels),
-                parent=parent,
+                parent=branched.session if branched else None,
+                parent_turn=branched.turn if branched else None,
                 user=actor.name,
                 uid=actor.uid,
                 host=actor.host,
@@ -121,7 +131,8 @@ class Sessions:
             with self._db.write() as writing:
                 writing.conn.execute(insert(sessions).inline(), record.model_dump() | chain)
                 writing.begin_chain(session)
-                made = {name: getattr(record, name) for name in (*_WATCHED, "parent")}
+                watched = (*_WATCHED, "parent", "parent_turn")
+                made = {name: getattr(record, name) for name in watched}
                 made |= {"surroundings": dict(surroundings or {}), "by": actor_data(actor)}
                 writing.record(session, CREATED, made)
             return record
@@ -150,6 +161,15 @@ class Sessions:
         """The session that this one is a fork of, also when either has been deleted since."""
         with self._db.read() as conn:
             return conn.scalar(select(sessions.c.parent).where(sessions.c.id == id))
+
+    def branched_at(self, id: str) -> Branch | None:
+        """Where a fork began, also when either session has been deleted since."""
+        found = select(sessions.c.parent, sessions.c.parent_turn).where(sessions.c.id == id)
+        with self._db.read() as conn:
+            row = conn.execute(found).one_or_none()
+        if row is None or row.parent is None or row.parent_turn is None:
+            return None
+        return Branch(row.parent, row.parent_turn)
 
     def list(
         self, limit: int = 50, offset: int = 0, state: SessionState | None = None

@@ -89,6 +89,35 @@ def test_the_model_that_is_shown_is_the_one_that_answers(
         assert "a rule-based stand-in" not in terminal.text
 
 
+def test_a_chat_goes_back_to_an_earlier_turn_in_a_session_of_its_own(
+    sayso: Invoke, model: Model, store: Store, tmp_path: Path
+) -> None:
+    server = model(Reply("Hello."), Reply("Blue."))
+    with chat(tmp_path) as terminal:
+        terminal.expect("new session")
+        terminal.send("/fork\r")
+        terminal.expect("this session has not begun")
+        for said, answered in (("Hi", "Hello."), ("Which colour?", "Blue.")):
+            terminal.send(f"{said}\r")
+            terminal.expect(answered)
+            terminal.expect("› ")
+        (source,) = store.sessions.list()
+        terminal.send("/fork 3\r")
+        terminal.expect("has no turn 3")
+        terminal.send("/fork one\r")
+        terminal.expect("Use /fork, or /fork TURN")
+        terminal.send("/fork 1\r")
+        terminal.expect(f"A branch of {source.id}, which stays as it is: /resume {source.id}")
+        terminal.expect("Hello.")
+        terminal.expect("› ")
+        terminal.send("Which one?\r")
+        terminal.expect("Blue.")
+    messages = [m["content"] for m in server.requests[-1].messages if m["role"] == "user"]
+    assert messages == ["Hi", "Which one?"]
+    branch, _ = store.sessions.list()
+    assert (branch.parent, branch.parent_turn) == (source.id, 1)
+
+
 def test_another_model_for_an_old_session_is_shown_and_said(
     sayso: Invoke, model: Model, store: Store, tmp_path: Path
 ) -> None:

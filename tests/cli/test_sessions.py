@@ -132,6 +132,16 @@ def test_fork_starts_from_the_messages_alone(
     assert shown["effects"] == []
 
 
+def test_a_fork_goes_back_to_a_turn_and_lists_them_when_there_is_no_such(
+    sayso: Invoke, model: Model, done: str, store: Store
+) -> None:
+    refused = sayso("fork", done, "--at", "2")
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{done} has no turn 2. Its turns begin with:\n  1  Cancel A1" in refused.err
+    forked = sayso("fork", done, "--at", "1").out.strip()
+    assert (store.sessions.get(forked).parent_turn, len(store.sessions.list())) == (1, 2)
+
+
 def test_a_fork_remembers_its_line_past_a_deleted_link(
     sayso: Invoke, model: Model, done: str, store: Store
 ) -> None:

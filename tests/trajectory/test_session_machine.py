@@ -372,7 +372,9 @@ class SessionMachine(RuleBasedStateMachine):
             assert set(asked.values()) == {"pending"}
 
     @rule(
-        what=st.sampled_from(["restart", "begin", "switch", "fork", "follow", "cancel", "revoke"]),
+        what=st.sampled_from(
+            ["restart", "begin", "switch", "fork", "follow", "go back", "cancel", "revoke"]
+        ),
         pick=picks,
         outcomes=outcomes,
     )
@@ -385,7 +387,9 @@ class SessionMachine(RuleBasedStateMachine):
             case "switch":
                 self._await(self._open(self.ids[pick % len(self.ids)]))
             case "fork" | "follow" if room:
-                self._fork(follow=what == "follow")
+                self._fork(None, follow=what == "follow")
+            case "go back" if room and (turns := self.session.record.turn):
+                self._fork(1 + pick % turns, follow=True)
             case "cancel":
                 self.world.outcomes = outcomes
                 self._until_death(self.session.cancel())
@@ -394,13 +398,14 @@ class SessionMachine(RuleBasedStateMachine):
             case _:
                 self._await(self._open(self.session.id))
 
-    def _fork(self, follow: bool) -> None:
+    def _fork(self, at: int | None, follow: bool) -> None:
         try:
-            record = self._await(self.app.fork(self.session.id))
+            record = self._await(self.app.fork(self.session.id, at))
         except UsageError:
             assert self._await(self.session.history()) == []
             return
         self.ids.append(record.id)
+        assert at is None or record.turn == at
         assert self.app.store.approvals.list(None, session=record.id) == []
         assert self.app.store.rules.active(record.id) == []
         if follow:

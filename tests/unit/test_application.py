@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_openai_messages
 from pydantic import BaseModel, SecretStr
 
 import prompts
-from agent.application import Application, Options, closed
+from agent.application import Application, Options
 from agent.config import load_settings
 from agent.errors import NotFound, SessionBusy, UsageError
 from agent.evals.driving import converse
 from agent.evals.reviewers import approves, stays_silent
 from agent.models.scripted import ScriptedChatModel
 from agent.store import Owner, Store
-from tests.support.openai_server import history_error
 from tests.support.sessions import SCRIPTED, application, calls, session
 from tools.contract import Contract, make_tool
 
@@ -327,32 +324,6 @@ async def test_there_is_nothing_to_fork_in_an_empty_session(tmp_path: Path) -> N
         with pytest.raises(UsageError, match="nothing to fork"):
             await app.fork(record.id)
         assert [found.id for found in app.store.sessions.list()] == [record.id]
-
-
-def reply(*ids: str) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": "act", "args": {"n": 1}, "id": id_} for id_ in ids])
-
-
-@pytest.mark.parametrize(
-    ("messages", "added"),
-    [
-        ([HumanMessage("a"), AIMessage("b")], []),
-        ([HumanMessage("a"), reply("1", "2")], ["1", "2"]),
-        ([HumanMessage("a"), reply("1", "2"), ToolMessage("x", tool_call_id="1")], ["2"]),
-        # The same id in two replies: the first one's answer is not the second one's.
-        ([reply("1"), ToolMessage("x", tool_call_id="1"), AIMessage("b"), reply("1")], ["1"]),
-        ([reply("1"), HumanMessage("moved on"), AIMessage("b")], ["1"]),
-        ([], []),
-    ],
-    ids=["none", "all open", "one open", "a reused id", "left open in the middle", "empty"],
-)
-def test_a_closed_history_answers_every_call_once(messages: list[Any], added: list[str]) -> None:
-    result = closed(messages, "s-source")
-    new = [message for message in result if message not in messages]
-    assert [message.tool_call_id for message in new] == added  # type: ignore[attr-defined]
-    assert all("s-source" in str(message.content) for message in new)
-    if result:
-        assert history_error({"messages": convert_to_openai_messages(result)}) is None
 
 
 def left_in(home: Path) -> bytes:

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "trust"),
     ("forms", "events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts", "evidence", "settling"),
+    ("branching",),
     ("middleware",),
     ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),

@@ -13,11 +13,13 @@ from agent.store import Owner, Store, database
 from agent.store.ids import session_id
 from agent.store.records import LeaseRecord
 from agent.store.schema import sessions
+from agent.store.sessions import Branch
 from tests.unit.store.databases import ANN, BOB, ask, kinds, new_session, write_of
 
 
 def test_a_new_session_reads_as_created(store: Store) -> None:
-    created = new_session(store, title="cancel A1", labels=["private"], parent="s-0", policy="p")
+    at = Branch("s-0", 2)
+    created = new_session(store, title="cancel", labels=["private"], branched=at, policy="p")
     assert store.sessions.get(created.id) == created
     assert (created.state, created.user, created.uid, created.host) == ("done", "ann", 1000, "box")
     assert created.created_at.endswith("Z")

@@ -1,4 +1,4 @@
-"""When an approval expires, what a call undoes and replaces, and the seal of a trail's head."""
+"""When an approval expires, what a call undoes and replaces, where a fork began, a trail's seal."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ PLAIN = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def upgrade() -> None:
     """Add the columns; what is there keeps them empty."""
     op.add_column("sessions", sa.Column("trail_seal", PLAIN))
+    op.add_column("sessions", sa.Column("parent_turn", sa.Integer))
     op.add_column("approvals", sa.Column("expires_at", PLAIN))
     op.add_column("approvals", sa.Column("undoes", PLAIN))
     op.add_column("effects", sa.Column("undoes", PLAIN))
