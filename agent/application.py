@@ -7,6 +7,7 @@ each other; ``session.py`` drives what comes out of it.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,16 +25,18 @@ from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
 from agent.config import Settings, actor, process_environment, tracing_notice
 from agent.elicitation import Elicitor, close_unsent
-from agent.errors import UsageError
+from agent.errors import SaysoError, UsageError
 from agent.graph import build_agent
-from agent.leases import LeaseKeeper, held
+from agent.leases import Holdings, LeaseKeeper
 from agent.mcp.waiting import Waiting
 from agent.middleware.state import AgentContext, Recording
+from agent.middleware.under_way import WritesUnderWay
 from agent.models import build_chat_model, service_of
 from agent.provenance import labels_of_results
 from agent.safe_text import shorten
 from agent.session import AgentSession
 from agent.store import Owner, Store
+from agent.store.named_secrets import without_secrets
 from agent.store.sessions import CREATED, Branch
 from agent.toolset import SERVER, Places, Toolset, load_tools
 from agent.trust import as_given, bind, changed_files, tools_files
@@ -91,6 +94,7 @@ class Application:
     notices: list[str] = field(default_factory=list)
     host: McpHost | None = None
     on_notice: Callable[[str], None] = lambda sentence: None
+    _under_way: WritesUnderWay = field(default_factory=WritesUnderWay)
     _recordings: WeakValueDictionary[str, Recording] = field(default_factory=WeakValueDictionary)
 
     @classmethod
@@ -124,7 +128,13 @@ class Application:
             app.notices += [*settings.unknown, *filter(None, [tracing_notice()])]
             if options.servers:
                 await app._start_servers(stack)
+            stack.push_async_callback(app._holdings.close)
             yield app
+
+    @cached_property
+    def _holdings(self) -> Holdings:
+        seconds = self.settings.lease_seconds
+        return Holdings(self.store, self.owner, seconds, self._under_way.of_session)
 
     async def _start_servers(self, stack: AsyncExitStack) -> None:
         from agent.mcp.host import McpHost, Surroundings
@@ -165,13 +175,19 @@ class Application:
         self.on_notice(sentence)
 
     def _log(self, server: str, level: str, logger: str, data: Any, call: UnderWay | None) -> None:
-        """What a server logs goes to the trail of the session whose call it has, within bounds."""
+        """What a server logs goes to the trail of the session whose call it has, within bounds.
+
+        It may repeat the call's arguments, and it is made text here: so what they keep secret, or
+        what it names as a secret itself, is masked here too.
+        """
         recording = self._recordings.get(call.info.session) if call is not None else None
-        if recording is None or len(recording.later) >= MAX_LATER:
+        if call is None or recording is None or len(recording.later) >= MAX_LATER:
             return
-        said = shorten(data if isinstance(data, str) else repr(data), MAX_LOGGED)
-        about = {"server": server, "level": level, "logger": shorten(logger, 100), "data": said}
-        recording.later.append(("mcp.log", about | {"call": call.info.call_id if call else ""}))
+        logger, data = without_secrets([logger, data], call.args)
+        said = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        about = {"server": server, "level": level, "call": call.info.call_id}
+        texts = {"logger": shorten(logger, 100), "data": shorten(said, MAX_LOGGED)}
+        recording.later.append(("mcp.log", about | texts))
 
     # --- what new sessions get -------------------------------------------------------------
 
@@ -264,8 +280,7 @@ class Application:
 
     @asynccontextmanager
     async def _held(self, record: SessionRecord) -> AsyncIterator[LeaseKeeper]:
-        seconds = self.settings.lease_seconds
-        async with held(self.store, record.id, self.owner, seconds) as lease:
+        async with self._holdings.hold(record.id) as lease:
             self.store.trail.check_key(record.id)
             self.saver.fence(record.id, lease.current.epoch)
             yield lease
@@ -277,6 +292,7 @@ class Application:
             session=record.id,
             lease=lease.ensure,
             ancestors=tuple(self._ancestors(record)),
+            under_way=self._under_way,
         )
         self._recordings[record.id] = recording
         return AgentContext(
@@ -408,6 +424,11 @@ class Application:
     async def delete(self, id: str) -> SessionRecord:
         """Erase a session's content, its checkpoints included; a tombstone stays in the trail."""
         record = self.store.sessions.get(id)
+        if self._under_way.of_session(record.id):
+            raise SaysoError(
+                f"A write of {record.id} is still under way here. Nothing was deleted. See what "
+                f"came of it, then try again: sayso effects --session {record.id}"
+            )
         async with self._held(record):
             await self.saver.adelete_thread(record.id)
             self.store.sessions.delete(record.id, self.actor)

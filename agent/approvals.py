@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from agent.canonical import call_digest
 from agent.checks.arguments import normalise
 from agent.evidence import check_of, in_words, preview_of, read_now
+from agent.middleware.guard import guarded
 from agent.middleware.state import UNDOES, last_reply
-from agent.provenance import trace
+from agent.provenance import from_the_record, trace
+from agent.settling import undo_in_words
+from tools.calling import at_once
 from tools.contract import Scope, contract_of
 
 if TYPE_CHECKING:
@@ -61,7 +64,9 @@ async def record_interrupts(
         if known is not None and known.interrupt == interrupt.id:
             rows.append(known)
             continue
-        asking = _asking(tools[interrupt.value["name"]], interrupt.value["args"], messages)
+        undoes = reply.additional_kwargs.get(UNDOES) if reply else None
+        tool, args = tools[interrupt.value["name"]], interrupt.value["args"]
+        asking = _asking(tool, args, messages, undoes)
         rows.append(
             store.approvals.ask(
                 session=session,
@@ -71,7 +76,7 @@ async def record_interrupts(
                 kind="write",
                 interrupt=interrupt.id,
                 tool=interrupt.value["name"],
-                undoes=reply.additional_kwargs.get(UNDOES) if reply else None,
+                undoes=undoes,
                 hours=context.approval_hours,
                 epoch=epoch,
                 **await asking,
@@ -103,20 +108,21 @@ def _judged(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 async def _asking(
-    tool: BaseTool, args: Mapping[str, Any], messages: list[BaseMessage]
+    tool: BaseTool, args: Mapping[str, Any], messages: list[BaseMessage], undoes: str | None
 ) -> dict[str, Any]:
     """What a reviewer needs beside the verdict: the arguments as they will run, what they would
     change, where they came from, and whether it can be undone."""
     contract = contract_of(tool)
     normalised = normalise(tool, args).args
     preview = await preview_of(contract, normalised)
+    sources = from_the_record(normalised) if undoes else trace(normalised, messages)
     return {
         "args": normalised,
         "digest": call_digest(tool.name, normalised),
         "tool_version": contract.version,
         "preview": asdict(preview) if preview else None,
-        "provenance": [dict(source) for source in trace(normalised, messages)],
-        "undo": contract.undo.text if contract.undo else None,
+        "provenance": [dict(source) for source in sources],
+        "undo": await undo_in_words(contract, normalised, preview),
     }
 
 
@@ -162,14 +168,18 @@ async def ask_about_doubt(
 async def _what_is_known(
     effect: EffectRecord, tools: Mapping[str, BaseTool], context: AgentContext
 ) -> list[str]:
-    """What the service's record said, and what the read shows that the contract names."""
+    """What the service's record said, and what the read shows that the contract names: each a line
+    that says whose words follow, and their words, which may be a stranger's."""
     evidence = effect.evidence or {}
     found = evidence.get("found") or evidence.get("postcondition")
-    notes = [f"its record: {found['summary']}"] if found else []
+    notes = [f"{effect.tool} says of its record:\n{found['summary']}"] if found else []
     tool = tools.get(effect.tool)
     check = check_of(contract_of(tool), effect.args) if tool else None
-    if check is not None and (shown := await read_now(check, tools, context.authority)) is not None:
-        notes.append(f"{in_words(check)} shows: {shown}")
+    if check is None:
+        return notes
+    reads = {check.tool: guarded(tools[check.tool])} if check.tool in tools else {}
+    if (shown := await read_now(check, reads, context.authority)) is not None:
+        notes.append(f"{in_words(check)} shows:\n{shown}")
     return notes
 
 
@@ -194,7 +204,7 @@ def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope |
         return None
     offer = contract_of(tool).always
     try:
-        scope = offer(deepcopy(approval.args)) if offer else None
+        scope = at_once(offer, deepcopy(approval.args)) if offer else None
     except Exception:
         return None
     return scope if isinstance(scope, Scope) else None

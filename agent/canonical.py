@@ -10,10 +10,11 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """Serialise a JSON value so that equal values give equal text.
+    """Serialise a JSON value so that the same JSON gives the same text.
 
-    Keys are sorted, there is no white space, and everything outside ASCII is escaped, so
-    that any string (lone surrogates and NUL included) survives every database and encoding.
+    Numbers stay as they are spelled, so 1 and 1.0 differ. Keys are sorted, there is no white
+    space, and everything outside ASCII is escaped, so that any string (lone surrogates and NUL
+    included) survives every database and encoding.
 
     Raises:
         ValueError: For NaN and the infinities, which JSON does not have.

@@ -57,7 +57,7 @@ class NotFound(UsageError):
         self.what, self.name, self.tried = what, name, tuple(tried)
         parts = [f"No {what} {name!r}."]
         if self.tried:
-            parts.append("There is: " + ", ".join(self.tried[:10]) + ".")
+            parts.append("There is: " + ", ".join(map(str, self.tried[:10])) + ".")
         if hint:
             parts.append(hint)
         super().__init__(" ".join(parts))
@@ -134,7 +134,20 @@ class ApprovalExpired(AlreadyDecided):
         super().__init__(approval, "expired", "", at)
         self.args = (
             f"{approval} expired at {at}: nobody decided in time, nothing ran, and your answer "
-            f"changed nothing. Ask again, or let it go: sayso resume {session} --ask-again",
+            f"changed nothing. Ask again: sayso resume {session} --ask-again (without it the call "
+            "is let go)",
+        )
+
+
+class ApprovalVoid(AlreadyDecided):
+    """It was approved, and that holds no more: nothing ran under it."""
+
+    def __init__(self, approval: str, session: str, by: str, at: str) -> None:
+        super().__init__(approval, "void", by, at)
+        self.args = (
+            f"{approval} is void: {by} had approved it at {at}, and before it ran something had "
+            "changed. Nothing ran, and your answer changed nothing. What waits now: "
+            f"sayso approvals --session {session}",
         )
 
 

@@ -26,6 +26,7 @@ from agent.provenance import marked, unmarked
 from agent.safe_text import shorten
 from agent.threads import in_thread
 from agent.types import Authority
+from tools.calling import at_once, contained, contained_answer
 from tools.contract import (
     Call,
     CallInfo,
@@ -78,14 +79,16 @@ def value_of(text: str, tool: str = "") -> Any:
         return text
 
 
-def unmet(
+async def unmet(
     contract: Contract, args: Mapping[str, Any], messages: Sequence[BaseMessage]
 ) -> Unmet | None:
     """Why the call must not be proposed yet; a precondition that fails itself does not hold."""
     if contract.precondition is None:
         return None
     try:
-        found = contract.precondition(deepcopy(dict(args)), evidence_in(messages))
+        found = await ask(contract.precondition, deepcopy(dict(args)), evidence_in(messages))
+        if isinstance(found, Unmet) and found.read is not None:
+            in_words(found.read)  # what cannot be said to the model is no answer
     except Exception as error:
         return Unmet(f"Its precondition could not be checked: {in_short(error)}.")
     if found is None or isinstance(found, Unmet):
@@ -98,9 +101,7 @@ async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | N
     if contract.preview is None:
         return None
     try:
-        async with within(RECORD_SECONDS):
-            result = await in_thread(contract.preview, deepcopy(dict(args)))
-            found = await result if inspect.isawaitable(result) else result
+        found = await ask(contract.preview, deepcopy(dict(args)))
         if not isinstance(found, Preview):
             raise TypeError(f"the tool gave a {type(found).__name__}")
         return Preview(*map(str, astuple(found)))
@@ -132,35 +133,45 @@ def in_words(call: Call) -> str:
     return f"{call.tool}({canonical_json(dict(call.args))})"
 
 
+async def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of a contract says, sync or async, within its time.
+
+    Raises:
+        Exception: Whatever it ends in, and ``TimeoutError``.
+    """
+    async with within(RECORD_SECONDS):
+        said = await in_thread(contained, function, *args)
+        return await contained_answer(said) if inspect.isawaitable(said) else said
+
+
 def check_of(contract: Contract, args: Mapping[str, Any]) -> Call | None:
     """The read that shows whether a call happened, where the contract names one."""
     try:
-        call = contract.check(deepcopy(dict(args))) if contract.check else None
+        found = at_once(contract.check, deepcopy(dict(args))) if contract.check else None
+        return found if isinstance(found, Call) and in_words(found) else None
     except Exception:
         return None
-    return call if isinstance(call, Call) else None
 
 
 def check_text(contract: Contract, args: Mapping[str, Any]) -> str:
     """Where the model may look for the outcome of a write."""
-    call = check_of(contract, args)
-    return f"Find out with {in_words(call)}." if call else "Read the record to find out."
+    read = check_of(contract, args)
+    return f"Find out with {in_words(read)}." if read else "Read the record to find out."
 
 
-async def read_now(call: Call, tools: Mapping[str, BaseTool], authority: Authority) -> str | None:
+async def read_now(read: Call, tools: Mapping[str, BaseTool], authority: Authority) -> str | None:
     """What a read that a contract names shows now; ``None`` where it must not or cannot run."""
-    tool = tools.get(call.tool)
+    tool = tools.get(read.tool)
     if tool is None:
         return None
     try:
-        args = normalise(tool, call.args).args
+        args = normalise(tool, read.args).args
         effects = contract_of(tool).effects_of(args)
         if not is_read(effects) or outside(effects, authority):
             return None
-        async with within(RECORD_SECONDS):
-            is_async = getattr(tool, "coroutine", None) is not None
-            shown = await (tool.ainvoke(args) if is_async else in_thread(tool.invoke, args))
-            return shorten(_text_of(shown), SHOWN)
+        is_async = getattr(tool, "coroutine", None) is not None
+        shown = await ask(tool.ainvoke if is_async else tool.invoke, args)
+        return shorten(_text_of(shown), SHOWN)
     except Exception as error:
         return f"it could not be read ({in_short(error)})"
 
@@ -174,31 +185,28 @@ def _text_of(content: Any) -> str:
 
 async def look_up(contract: Contract, args: Mapping[str, Any], info: CallInfo) -> Finding | None:
     """What the record says of a write in doubt; ``None`` without a way to ask."""
-    reconcile = contract.reconcile
-    if reconcile is None:
+    if contract.reconcile is None:
         return None
-    return await _ask_record(lambda: reconcile(deepcopy(dict(args)), info))
+    return await _ask_record(contract.reconcile, deepcopy(dict(args)), info)
 
 
 async def verify(
     contract: Contract, args: Mapping[str, Any], info: CallInfo, result: Any
 ) -> Finding | None:
     """What the record says after a write that was answered; ``None`` without a postcondition."""
-    postcondition = contract.postcondition
-    if postcondition is None:
+    if contract.postcondition is None:
         return None
-    return await _ask_record(lambda: postcondition(deepcopy(dict(args)), info, result))
+    return await _ask_record(contract.postcondition, deepcopy(dict(args)), info, result)
 
 
-async def _ask_record(ask: Callable[[], Finding | Awaitable[Finding]]) -> Finding:
+async def _ask_record(function: Callable[..., Finding | Awaitable[Finding]], *args: Any) -> Finding:
     """A record that cannot be read, or a function that fails, has found out nothing."""
     try:
-        async with within(RECORD_SECONDS):
-            asked = await in_thread(ask)
-            found = await asked if inspect.isawaitable(asked) else asked
+        found: Finding = await ask(function, *args)
+        problem = _problem_with(found)
     except Exception as error:
         return Finding(None, f"The record could not be read: {in_short(error)}.")
-    if problem := _problem_with(found):
+    if problem:
         return Finding(None, f"The record gave {problem}, which says nothing.")
     if found.transaction is not None and not IDENTIFIER.fullmatch(found.transaction):
         return replace(found, transaction=None)

@@ -7,6 +7,7 @@ The store is the authority on decisions. Nothing here resumes a session; whoever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from agent.errors import InvalidDecision
@@ -46,6 +47,35 @@ def decide(
         for id_, decision in answers
     ]
     return store.approvals.decide_many(checked, actor)
+
+
+async def as_edited(approval: ApprovalRecord, args: object, find_tool: FindTool) -> ApprovalRecord:
+    """The approval as its edit would have it, to be shown before that is agreed to.
+
+    Returns:
+        It as it is, where the edit changes nothing.
+
+    Raises:
+        InvalidDecision: The arguments do not fit; nothing was decided.
+    """
+    from agent.evidence import preview_of
+    from agent.provenance import after_an_edit
+    from tools.contract import contract_of
+
+    decision, digest = _checked_edit(approval, Decision("edit", args=args), find_tool)  # type: ignore[arg-type]
+    tool = find_tool(approval.tool)
+    if decision.args is None or tool is None:
+        return approval
+    preview = await preview_of(contract_of(tool), decision.args)
+    return approval.model_copy(
+        update={
+            "args": decision.args,
+            "digest": digest,
+            "preview": asdict(preview) if preview else None,
+            "provenance": after_an_edit(approval.provenance or (), approval.args, decision.args),
+            "notes": [],
+        }
+    )
 
 
 def _checked(
@@ -118,4 +148,4 @@ def _checked_edit(
     digest = call_digest(tool.name, normalised.args)
     if digest == approval.digest:  # nothing was changed, and nobody should be told that it was
         return Decision("approve", message=decision.message), None
-    return Decision("edit", args=normalised.args, message=decision.message), digest
+    return replace(decision, args=normalised.args), digest

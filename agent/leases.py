@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import LeaseLost, StoreError
 
@@ -29,8 +29,8 @@ class LeaseKeeper:
 
     def __init__(self, store: Store, session: str, owner: Owner, seconds: float) -> None:
         self._store, self._seconds = store, seconds
-        self._session = session
-        self._ends = time.time() + seconds
+        self.session = session
+        self._ends = _in(seconds)
         self._lease: LeaseRecord | None = store.leases.acquire(session, owner, seconds)
         self._when_lost: list[Callable[[], None]] = []
 
@@ -46,7 +46,7 @@ class LeaseKeeper:
             LeaseLost: When another process has taken over.
         """
         if self._lease is None:
-            raise LeaseLost(self._session)
+            raise LeaseLost(self.session)
         return self._lease
 
     def ensure(self, seconds: float) -> LeaseRecord:
@@ -56,13 +56,13 @@ class LeaseKeeper:
             LeaseLost: When another process has taken over.
         """
         lease = self.current
-        if self._ends - time.time() < seconds + self._seconds / 3:
+        if _left_until(self._ends) < seconds + self._seconds / 3:
             lease = self._renew(seconds + self._seconds)
         return lease
 
     def _renew(self, seconds: float) -> LeaseRecord:
-        # Its end by the clock of this machine: that of the database may be another one.
-        ends = time.time() + seconds
+        # Its end by the clocks of this machine: that of the database may be another one.
+        ends = _in(seconds)
         try:
             self._lease = self._store.leases.renew(self.current, seconds)
             self._ends = ends
@@ -82,7 +82,7 @@ class LeaseKeeper:
             except LeaseLost:
                 return
             except StoreError as error:  # busy for now; before a write it is renewed again
-                log.warning("the lease of %s was not renewed: %s", self._session, error)
+                log.warning("the lease of %s was not renewed: %s", self.session, error)
 
     def release(self) -> None:
         """Give the lease up, if it is still ours."""
@@ -91,23 +91,86 @@ class LeaseKeeper:
             self._lease = None
 
 
-@asynccontextmanager
-async def held(
-    store: Store, session: str, owner: Owner, seconds: float
-) -> AsyncIterator[LeaseKeeper]:
-    """Hold a session's lease.
+def _clocks() -> tuple[float, float]:
+    """Seconds, by a clock that may be put back and by one that may rest as the machine does."""
+    return time.time(), time.monotonic()
 
-    Raises:
-        SessionBusy: When another process holds it.
+
+def _in(seconds: float) -> tuple[float, ...]:
+    """The moment in so many seconds, by each clock."""
+    return tuple(now + seconds for now in _clocks())
+
+
+def _left_until(moment: tuple[float, ...]) -> float:
+    """The seconds left, by whichever clock says less."""
+    return min(then - now for then, now in zip(moment, _clocks(), strict=True))
+
+
+class Holdings:
+    """The leases of one process: each is held while its session is open, or a write of it runs.
+
+    Nothing stops a thread, so a write can outlive the opening of its session. As long as it runs
+    here, no other process may carry the session on: it would find that nothing had happened.
+
+    Args:
+        seconds: How long a lease lasts without renewal.
+        under_way: The writes of a session that run in this process.
     """
-    keeper = LeaseKeeper(store, session, owner, seconds)
-    task = asyncio.create_task(keeper.keep())
-    try:
-        yield keeper
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+
+    def __init__(
+        self,
+        store: Store,
+        owner: Owner,
+        seconds: float,
+        under_way: Callable[[str], set[asyncio.Future[Any]]],
+    ) -> None:
+        self._store, self._owner, self._seconds = store, owner, seconds
+        self._under_way = under_way
+        self._left: dict[str, tuple[asyncio.Task[None], asyncio.Task[None]]] = {}
+        """Of each session that was left with a write under way: who renews, and who gives back."""
+
+    @asynccontextmanager
+    async def hold(self, session: str) -> AsyncIterator[LeaseKeeper]:
+        """Hold a session's lease.
+
+        Raises:
+            SessionBusy: When another process holds it.
+        """
+        await _end(*self._left.pop(session, ()))
+        keeper = LeaseKeeper(self._store, session, self._owner, self._seconds)
+        renewing = asyncio.create_task(keeper.keep())
         try:
-            keeper.release()
-        except StoreError as error:  # it ends by itself; what failed before says more
-            log.warning("the lease of %s was not given back: %s", session, error)
+            yield keeper
+        finally:
+            if running := self._under_way(session):
+                waiting = asyncio.create_task(_give_back_after(running, keeper, renewing))
+                self._left[session] = (renewing, waiting)
+            else:
+                await _end(renewing)
+                _give_back(keeper, session)
+
+    async def close(self) -> None:
+        """Renew nothing any more. A lease whose write still runs ends with this process."""
+        while self._left:
+            await _end(*self._left.popitem()[1])
+
+
+async def _give_back_after(
+    running: set[asyncio.Future[Any]], keeper: LeaseKeeper, renewing: asyncio.Task[None]
+) -> None:
+    await asyncio.wait(running)
+    await _end(renewing)
+    _give_back(keeper, keeper.session)
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _give_back(keeper: LeaseKeeper, session: str) -> None:
+    try:
+        keeper.release()
+    except StoreError as error:  # it ends by itself; what failed before says more
+        log.warning("the lease of %s was not given back: %s", session, error)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import prompts
+from agent.safe_text import spelled
 from tools.contract import contract_of
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class Source(TypedDict):
     """One argument value: ``path`` such as ``items[0].id``, and where its text occurs.
 
-    ``origin`` is ``user`` (the user wrote it), ``tool`` (in a result; ``tool`` names it) or
-    ``model`` (nowhere: the model wrote it, or it is the schema's default).
+    ``origin`` is ``user`` (the user wrote it), ``tool`` (in a result; ``tool`` names it),
+    ``record`` (of the write that the call undoes), ``reviewer`` (an edit) or ``model`` (nowhere:
+    the model wrote it, or it is the schema's default).
     """
 
     path: str
@@ -84,10 +86,35 @@ def trace(args: Mapping[str, Any], messages: Sequence[BaseMessage]) -> list[Sour
 
     Booleans, nulls and empty values are left out: they occur everywhere.
     """
-    users = [_text(m) for m in messages if m.type == "human"]
+    users = [
+        _text(m) for m in messages if m.type == "human" and not m.additional_kwargs.get(ORDERED)
+    ]
     results = [given for m in messages for given in _given(m)]
     return [_source(path, value, users, results) for path, value in _leaves(args)]
 
+
+def from_the_record(args: Mapping[str, Any]) -> list[Source]:
+    """The same of a call that was made from what is recorded of the write it undoes."""
+    return [{"path": path, "origin": "record", "tool": None} for path, _ in _leaves(args)]
+
+
+def after_an_edit(
+    sources: Iterable[Mapping[str, Any]], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """The sources of edited arguments: what the reviewer left as it was keeps its own."""
+    known, old = {source["path"]: source for source in sources}, dict(_leaves(before))
+    return [
+        known[path]
+        if path in known and path in old and old[path] == value
+        else Source(path=path, origin="reviewer", tool=None)
+        for path, value in _leaves(after)
+    ]
+
+
+ORDERED = "sayso_ordered"
+"""Key, in a user's message, of the call that the user ordered with it: ``tool``, ``args``, and
+``undoes``, the effect that it compensates. Nobody asks the model about it, and the words of the
+message are the harness's."""
 
 ATTACHED = "sayso_attached"
 """Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
@@ -166,7 +193,7 @@ def _word(path: str) -> str:
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+            yield from _leaves(inner, f"{path}.{spelled(str(key))}" if path else spelled(str(key)))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             yield from _leaves(inner, f"{path}[{index}]")

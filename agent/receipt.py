@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import prompts
 from agent.canonical import canonical_json
+from agent.safe_text import spelled
+from agent.store.named_secrets import MASK, without_secrets
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Receipt
 
 if TYPE_CHECKING:
     from agent.store import Store
+
+Lines = tuple[str, ...]
+_MASKED = canonical_json(MASK)
 
 _NOT_DONE = {
     "rejected": "rejected",
@@ -27,8 +32,8 @@ _NOT_DONE = {
 
 def build_receipt(store: Store, session: str, turn: int) -> Receipt:
     """The receipt of one turn; empty when the turn proposed no writes."""
-    done, not_done, unknown = effect_lines(store.ledger.for_turn(session, turn))
-    waiting = []
+    done, not_done_of_effects, unknown = effect_lines(store.ledger.for_turn(session, turn))
+    not_done, waiting = [*not_done_of_effects], []
     approvals = store.approvals.not_entered(session, turn)
     cancelled = bool(approvals) and store.sessions.get(session).state == "cancelled"
     for approval in approvals:
@@ -38,7 +43,8 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
         elif cancelled and approval.status == "superseded":
             not_done.append(f"{line}: not run, the session was cancelled")
         elif approval.was_void:
-            not_done.append(f"{line}: not run, what was approved does not hold any more")
+            why = _why_void(store, approval)
+            not_done.append(f"{line}: not run, what was approved does not hold any more{why}")
         elif approval.status in _NOT_DONE:
             not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
         elif cancelled:
@@ -48,15 +54,15 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
     denied = _denied(store, session, turn)
     rejected = any(approval.status == "rejected" for approval in approvals)
     return Receipt(
-        tuple(done),
-        (*not_done, *denied),
-        tuple(unknown),
-        tuple(waiting),
+        done,
+        _on_one_line_each([*not_done, *denied]),
+        unknown,
+        _on_one_line_each(waiting),
         refused=rejected or bool(denied),
     )
 
 
-def effect_lines(effects: Iterable[EffectRecord]) -> tuple[list[str], list[str], list[str]]:
+def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:
     """A line for each write: those that happened, those that did not, and those in doubt."""
     done, not_done, unknown = [], [], []
     for effect in effects:
@@ -68,7 +74,13 @@ def effect_lines(effects: Iterable[EffectRecord]) -> tuple[list[str], list[str],
             not_done.append(f"{line}: {why}{_according_to(effect)}")
         else:
             unknown.append(f"{line}: outcome unknown{_error(effect)}")
-    return done, not_done, unknown
+    return _on_one_line_each(done), _on_one_line_each(not_done), _on_one_line_each(unknown)
+
+
+def _on_one_line_each(texts: Iterable[str]) -> Lines:
+    """A line of a receipt is the harness's word: whatever a person or a server is called, or has
+    said, begins no other."""
+    return tuple(" ".join(text.splitlines()) for text in texts)
 
 
 def receipt_text(receipt: Receipt) -> str:
@@ -83,8 +95,13 @@ def receipt_text(receipt: Receipt) -> str:
 
 
 def describe_call(tool: str, args: dict[str, Any], limit: int = 160) -> str:
-    """A call on one line, such as ``cancel_order(order_id="A1", expected_revision=3)``."""
-    inner = ", ".join(f"{key}={_short(value)}" for key, value in args.items())
+    """A call on one line, such as ``cancel_order(order_id="A1", expected_revision=3)``.
+
+    The values of secret-looking arguments are left out: it goes into the trail, and is read
+    wherever calls are listed.
+    """
+    shown = without_secrets(args)
+    inner = ", ".join(f"{spelled(key)}={_short(value)}" for key, value in shown.items())
     return f"{tool}({inner if len(inner) <= limit else inner[: limit - 1] + '…'})"
 
 
@@ -97,7 +114,7 @@ def describe(approval: ApprovalRecord) -> str:
 
 
 def _short(value: Any, limit: int = 60) -> str:
-    return _cut(canonical_json(value), limit)
+    return _cut(canonical_json(value).replace(_MASKED, MASK), limit)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -106,7 +123,13 @@ def _cut(text: str, limit: int) -> str:
 
 def _by(effect: EffectRecord) -> str:
     transaction = f", transaction {effect.transaction}" if effect.transaction else ""
-    return transaction + _according_to(effect)
+    against = (effect.evidence or {}).get("against")
+    wrong = f", although {_name_of(against['by'])} had said that it did not" if against else ""
+    return transaction + _according_to(effect) + wrong
+
+
+def _name_of(by: Any) -> str:
+    return str(by["name"]) if by else "somebody"
 
 
 def _according_to(effect: EffectRecord) -> str:
@@ -132,6 +155,12 @@ def _who(approval: ApprovalRecord) -> str:
     return by + (
         f": {approval.comment}" if approval.comment and approval.status == "rejected" else ""
     )
+
+
+def _why_void(store: Store, approval: ApprovalRecord) -> str:
+    entries = store.trail.entries(approval.session, kind="approval.void")
+    reasons = {entry.data.get("approval"): f" ({entry.data['reason']})" for entry in entries}
+    return reasons.get(approval.id, "")
 
 
 def _denied(store: Store, session: str, turn: int) -> list[str]:

@@ -6,7 +6,7 @@ Two strengths, both total functions that keep ordinary writing of every script a
   cursor, set a title, write the clipboard or reorder what was printed before it.
 - ``strict``, for what a person decides on: everything without a shape of its own (zero-width
   and format characters, variation selectors, tags, spaces that are not the space) is named
-  too, and letters that imitate ASCII are followed by their code point.
+  too, and what imitates ASCII is followed by its code point.
 
 A character that is not printed as it is appears as a control picture (``␛``) or as
 ``⟨U+200B⟩``.
@@ -28,13 +28,49 @@ _TAGS = range(0xE0000, 0xE0080)
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 # Drawn as nothing or as a blank, although their category is "letter", "mark" or "symbol".
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
-# Alphabets with letters that look like Latin ones; Latin beside them in one word is suspect.
+
+# What looks like ASCII, after the confusables of Unicode TR 39 as far as one character stands
+# for one. Alphabets with such letters; Latin beside them in one word is suspect.
 _IMITATORS = frozenset(
     {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "GEORGIAN", "LISU", "DESERET"}
+    | {"BAMUM", "CANADIAN", "CARIAN", "ELBASAN", "GOTHIC", "LYCIAN", "MIAO", "OLD", "OSAGE"}
+    | {"OSMANYA", "RUNIC", "TIFINAGH", "VAI", "WARANG"}
 )
-# Letters that are drawn like an ASCII letter in common fonts (Unicode TR 39, the usual ones).
-_DOUBLES = frozenset("аеорсухіјѕԁһӏԛԝүАВЕКМНОРСТУХІЈЅԌԚԜοαινρτυκχΑΒΕΖΗΙΚΜΝΟΡΤΥΧօոսհցզՕՍ")
+# Letters of these that are drawn like one of ASCII in common fonts.
+_DOUBLES = frozenset(
+    "аеорсухіјѕԁһӏԛԝүѵѡАВЕКМНОРСТУХІЈЅԌԚԜҮѴӀοαινρτυκχϲϳΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹͿϜϺϒօոսհցզՕՍ"
+    "ᎪᏏᏴꮯᏟᏧᎠᎬᏀᏳᏂᎻꭵᎥᎫᏦᏞᎷᏢꮁᎡᏒꮪᏕᏚᎢꮩᏙꮃᎳᏔᎩᎽꮓᏃꓮꓐꓚꓒꓓꓰꓝꓖꓧꓙꓗꓲꓡꓟꓠꓳꓑꓣꓢꓔꓴꓦꓪꓫꓬꓜ"
+    "ᗅᑲᖯᗷᑯᗞᗪᖴᕼᒍᒪᗰᑭᖇᑌᐯ᙮ᕁᕽ᙭ⲥⲤⲎⲔⲒⳐⲘⲚⲟⲞⲣⲢⲅⲦⲬⲨ𐐽𐐕𐐛𐐬𐐄𐑈𐐠ⴹⵏⵔⵕⴸⵝ𐓪𐓂𐒴𐓶𐓎ᚲᛕᛁᛖᚷ"
+    "𐌁𐌂𐌠𐌉𐌑𐌕𐌢𐌗𐊂𐊆𐊇𐊊𐊒𐊕𐊖𐊗𐊐𐊠𐊡𐊢𐊥𐋏𐊰𐊫𐊱𐊴𐊲𐔜𐔥𐔘𐔦𐔓𐔖𐔝𐔧𖽀𖼨𖼖𖼵𖼺𖼊𖽂𖼈𖽃"
+    "𑣲𑣩𑢦𑢮𑣂𑢢𑣃𑢣𑢲𑣈𑣗𑣠𑢵𑣁𑢼𑣘𑢸𑣀𑢠𑣯𑣦𑣬𑣜𑢤𑣄𑢥𑢩"
+)
+# Latin letters of phonetics and of alphabets that nobody writes today.
+_PHONETIC = frozenset("ɑƄꞴꬲꬵꞙꞘſẝɡᶃƍꞲƖǀᴑꬽꭇꭈƦƽꞟꭎꭒɯꞳᶌỿꭚꞁĸȷƧꞫȜƷꝪƼȢȣꝮ")
+_SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL"
+# Latin letters of some languages: ordinary where the text has others of those languages.
+_AFRICAN = frozenset("ɛƐɔƆŋŊɖƉɗƊɓƁƒƘƙɲƝǝƎḍḥṛṣṭẓ")
+_ORDINARY_BESIDE = {"ı": frozenset("ğĞşŞİəƏ"), "ɣ": _AFRICAN, "ɩ": _AFRICAN, "ʋ": _AFRICAN}
+# Signs that are drawn like one of ASCII. Quotes and apostrophes are not among them: every
+# language has its own.
+_SIGNS = frozenset("−‐‑‒⁃˗⁄∕╱⟋⧸∖╲⟍⧵⧹․ꞏ⁎∗∶ː˸꞉⁚︰∣￨ǃ∼")
+# A dash in the place of a minus sign.
+_AS_MINUS = re.compile(r"(?<![\w)\]%.,–—―])[–—―](?=[.,]?\d)")
+# Wide signs are ordinary in East Asian text, but not within an address, a path or a number.
+_WIDE = re.compile(r"[\uff01-\uff5e\ufe50-\ufe6b]")
+_WIDE_WITHIN = re.compile(r"(?<=[!-~])：?[．／＼＠＿－ノ丿丶〇ー一]+：?(?=[!-~])")
+_BESIDE_ASCII = "(?<=[A-Za-z0-9])[{0}]+|[{0}]+(?=[A-Za-z0-9])"
+_SIGN_AS_LETTER = re.compile(_BESIDE_ASCII.format("℮⍺⍳⍴∪⋃∨⋁⊤⟙⤫⤬⨯╳"))
+# Letters and marks of other scripts that are drawn like o, l or U; and digits of any.
+_STRANGER = re.compile(_BESIDE_ASCII.format("וןסاهہھەߋߊഠംଠဝංംಂଂዐሀ"))
+_OTHER_DIGIT = re.compile(_BESIDE_ASCII.format(r"^\D0-9"))
+_OVERLAY = 1
+"""The combining class of strokes that are drawn over a letter."""
+
+_NEAR = 40
+"""Characters on either side of a look-alike that are shown with it."""
+
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -50,10 +86,9 @@ def plain(text: str) -> str:
 def strict(text: str) -> str:
     """The text with everything invisible or misleading named; newlines and tabs stay.
 
-    Look-alike letters keep their shape and are followed by their code point:
-    ``pа⟨U+0430⟩ypal``.
+    Look-alikes keep their shape and are followed by their code point: ``pа⟨U+0430⟩ypal``.
     """
-    imitations = {finding.index for finding in look_alikes(text)}
+    imitations = _imitations(text)
     return "".join(
         char + code_point(char) if index in imitations else _strict_char(char)
         for index, char in enumerate(text)
@@ -63,6 +98,14 @@ def strict(text: str) -> str:
 def one_line(text: str) -> str:
     """``strict`` for a value on one line: newlines and tabs are shown as ``␊`` and ``␉``."""
     return strict(text).replace("\n", "␊").replace("\t", "␉")
+
+
+def spelled(name: str) -> str:
+    """A name of a stranger's choice: as it is when it is plain, else as its JSON string.
+
+    So it is on one line, and none of it can pass for what stands around it.
+    """
+    return name if _PLAIN_NAME.fullmatch(name) else exact_json(name, indent=None)
 
 
 def shorten(text: str, width: int) -> str:
@@ -79,7 +122,7 @@ def exact_json(value: Any, *, indent: int | None = 2) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     words = _JSON_ESCAPE.sub(lambda escape: " " * len(escape.group()), text)
-    imitations = {finding.index for finding in look_alikes(words)}
+    imitations = _imitations(words)
     return "".join(
         _json_escape(char) if index in imitations or _hidden(char) else char
         for index, char in enumerate(text)
@@ -88,11 +131,11 @@ def exact_json(value: Any, *, indent: int | None = 2) -> str:
 
 @dataclass(frozen=True)
 class LookAlike:
-    """A letter that imitates another one.
+    """A character that imitates another one.
 
     Args:
         index: Where it stands in the text.
-        char: The letter.
+        char: The character.
         word: The word it stands in.
     """
 
@@ -106,15 +149,63 @@ class LookAlike:
 
 
 def look_alikes(text: str) -> list[LookAlike]:
-    """Letters that a reader may take for others, in the order of the text.
+    """Characters that a reader may take for those of ASCII, in the order of the text.
 
-    Three ways to imitate are found: another alphabet's letter in a word with Latin letters; a
-    word wholly of letters that look Latin, where the text has no other word of that alphabet;
-    and the styled or full-width forms of ASCII characters.
+    These ways to imitate are found:
+
+    - the styled form of a letter or digit, a letter of phonetics, a sign that is drawn like one
+      of ASCII, a stroke over a letter;
+    - a dash before a number, a full-width sign in text that is not East Asian;
+    - another alphabet's letter in a word with Latin letters, and a word wholly of letters that
+      look Latin, where the text has no other word of that alphabet;
+    - a letter of some language, or a digit of another script, in an ASCII word, where the text
+      has nothing else of it.
     """
+    found = sorted(_imitations(text))
+    return [LookAlike(index, text[index], _around(text, index)) for index in found]
+
+
+def code_point(char: str) -> str:
+    """``⟨U+0430⟩`` for a character."""
+    return f"⟨U+{ord(char):04X}⟩"
+
+
+def _imitations(text: str) -> set[int]:
+    """Where the look-alikes of a text stand."""
     if text.isascii():
-        return []
-    found = list(_styled(text))
+        return set()
+    return {*_alone(text), *_by_place(text), *_in_alphabets(text), *_strays(text)}
+
+
+def _alone(text: str) -> Iterator[int]:
+    """What is suspect wherever it stands."""
+    return (index for index, char in enumerate(text) if _imitates(char))
+
+
+@lru_cache(maxsize=4096)
+def _imitates(char: str) -> bool:
+    if char.isascii():
+        return False
+    if char in _PHONETIC or char in _SIGNS or unicodedata.combining(char) == _OVERLAY:
+        return True
+    if ord(char) > 0x2000 and char.isalnum():
+        unstyled = unicodedata.normalize("NFKC", char)
+        is_letters = unstyled.isascii() and (len(unstyled) == 1 or char.isalpha())
+        if is_letters or (unstyled != char and unstyled in _DOUBLES):
+            return True
+    return unicodedata.name(char, "").startswith(_SMALL_CAPITAL)
+
+
+def _by_place(text: str) -> Iterator[int]:
+    """Signs that are suspect where they stand."""
+    is_east_asian = any(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in text)
+    for sign in (_AS_MINUS, _SIGN_AS_LETTER, _WIDE_WITHIN if is_east_asian else _WIDE):
+        for match in sign.finditer(text):
+            yield from range(*match.span())
+
+
+def _in_alphabets(text: str) -> Iterator[int]:
+    """Letters of another alphabet among Latin ones, and words that only look Latin."""
     lone: dict[str, list[re.Match[str]]] = {}
     genuine: set[str] = set()
     for match in _WORD.finditer(text):
@@ -124,7 +215,7 @@ def look_alikes(text: str) -> list[LookAlike]:
         scripts = {_script(char) for char in word}
         foreign = scripts & _IMITATORS
         if "LATIN" in scripts and foreign:
-            found += _in_word(match, foreign)
+            yield from _of_scripts(match, foreign)
         elif len(foreign) == 1:
             (script,) = foreign
             if set(word) <= _DOUBLES:
@@ -134,38 +225,42 @@ def look_alikes(text: str) -> list[LookAlike]:
     for script, matches in lone.items():
         if script not in genuine:
             for match in matches:
-                found += _in_word(match, {script})
-    return sorted(found, key=lambda finding: finding.index)
+                yield from _of_scripts(match, {script})
 
 
-def code_point(char: str) -> str:
-    """``⟨U+0430⟩`` for a character."""
-    return f"⟨U+{ord(char):04X}⟩"
+def _of_scripts(match: re.Match[str], scripts: set[str] | frozenset[str]) -> Iterator[int]:
+    return (i for i in range(*match.span()) if _script(match.string[i]) in scripts)
 
 
-def _in_word(match: re.Match[str], scripts: set[str] | frozenset[str]) -> Iterator[LookAlike]:
-    for offset, char in enumerate(match.group()):
-        if _script(char) in scripts:
-            yield LookAlike(match.start() + offset, char, match.group())
-
-
-def _styled(text: str) -> Iterator[LookAlike]:
-    for index, char in enumerate(text):
-        if ord(char) > 0x2000 and char.isalnum():
-            ascii_form = unicodedata.normalize("NFKC", char)
-            if len(ascii_form) == 1 and ascii_form.isascii():
-                yield LookAlike(index, char, _around(text, index))
+def _strays(text: str) -> Iterator[int]:
+    """Letters and digits that are ordinary in some texts, and not in this one."""
+    for char, beside in _ORDINARY_BESIDE.items():
+        if char in text and beside.isdisjoint(text):
+            yield from (index for index, other in enumerate(text) if other == char)
+    scripts = {_script(char) for char in _STRANGER.sub("", text) if char.isalpha()}
+    for match in _STRANGER.finditer(text):
+        if _script(match[0][0]) not in scripts:
+            yield from range(*match.span())
+    for match in _OTHER_DIGIT.finditer(text):
+        in_a_number = text[match.start() - 1 : match.start()].isdecimal() or (
+            text[match.end() : match.end() + 1].isdecimal()
+        )
+        if in_a_number or _script(match[0][0]) not in scripts:
+            yield from range(*match.span())
 
 
 def _around(text: str, index: int) -> str:
-    start = max(text.rfind(mark, 0, index) for mark in ' "\n') + 1
-    ends = [end for mark in ' "\n' if (end := text.find(mark, index)) >= 0]
-    return text[start : min(ends, default=len(text))]
+    """The word at this place; of a long one, what is near."""
+    first, last = max(index - _NEAR, 0), index + _NEAR
+    start = max(first, *(text.rfind(mark, first, index) + 1 for mark in ' "\n'))
+    ends = [end for mark in ' "\n' if (end := text.find(mark, index, last)) >= 0]
+    return text[start : min(ends, default=last)]
 
 
 @lru_cache(maxsize=4096)
 def _script(char: str) -> str:
-    return unicodedata.name(char, "?").split(" ", 1)[0]
+    name = unicodedata.name(char, "?").removeprefix("EXTENDED ")  # "EXTENDED ARABIC-INDIC DIGIT"
+    return re.split("[ -]", name, maxsplit=1)[0]
 
 
 @lru_cache(maxsize=4096)

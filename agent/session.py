@@ -40,8 +40,8 @@ from agent.errors import (
 from agent.events import ApprovalAsked, Done, Event, ReceiptReady
 from agent.middleware.context import RECEIPT
 from agent.middleware.results import cut
-from agent.middleware.state import ORDERED, AgentContext, last_reply
-from agent.provenance import ATTACHED, labels_of_results
+from agent.middleware.state import AgentContext, last_reply
+from agent.provenance import ATTACHED, ORDERED, labels_of_results
 from agent.receipt import build_receipt, describe_call
 from agent.settling import compensation, look_up_effect
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
@@ -82,8 +82,10 @@ class CallsWait(UsageError):
     def __init__(self, approvals: Sequence[ApprovalRecord]) -> None:
         self.approvals = tuple(approvals)
         super().__init__(
-            f"{len(self.approvals)} call(s) wait for a decision. Decide them first, or move on; "
-            "then none of them runs."
+            f"{len(self.approvals)} call(s) wait for a decision "
+            f"({', '.join(approval.id for approval in self.approvals[:5])}). Decide them first, or "
+            "move on; then none of them runs. See them: sayso approvals --session "
+            f"{self.approvals[0].session}"
         )
 
 
@@ -477,7 +479,7 @@ class AgentSession:
         if effect.state != "in_doubt":
             return effect
         recording = self._context.recording
-        running = recording is not None and recording.is_under_way(effect.id)
+        running = recording is not None and recording.under_way.has(effect.id)
         limit = self._context.result_limit
         return await look_up_effect(self._store, effect, tool, limit, running=running)
 
@@ -490,6 +492,10 @@ class AgentSession:
         for approval_id, _ in answers:
             self._own(approval_id)
         return inbox.decide(self._store, answers, self._actor, self._tools.get)
+
+    async def as_edited(self, approval_id: str, args: dict[str, Any]) -> ApprovalRecord:
+        """An approval as an edit would have it; see ``agent.inbox.as_edited``."""
+        return await inbox.as_edited(self._own(approval_id), args, self._tools.get)
 
     def always_scope(self, approval_id: str) -> Scope | None:
         """What "always for this session" would cover; ``None`` when it is not offered."""

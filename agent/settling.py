@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import prompts
-from agent.deadlines import within
 from agent.errors import CannotUndo
-from agent.evidence import RECORD_SECONDS, foreign, in_short, look_up, value_of
+from agent.evidence import ask, foreign, in_short, in_words, look_up, value_of
 from agent.provenance import marked
 from agent.receipt import describe_call
 from agent.safe_text import shorten
-from agent.threads import in_thread
-from tools.contract import Call, CallInfo, Committed, Contract, Finding, contract_of
+from agent.types import BY_HAND
+from tools.contract import Call, CallInfo, Committed, Contract, Finding, Preview, contract_of
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -90,16 +89,40 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
     call = None
     if undo.call is not None:
         try:
-            async with within(RECORD_SECONDS):
-                call = await in_thread(undo.call, _as_committed(effect))
+            call = await ask(undo.call, _as_committed(effect))
+            if isinstance(call, Call):
+                in_words(call)  # what cannot be written down cannot be proposed
         except Exception as error:
             why = f"{effect.tool} could not say how ({in_short(error)})."
             raise CannotUndo(effect.id, why) from error
-    if not isinstance(call, Call):
+    if call is None:
         raise CannotUndo(effect.id, f"it has to be done by hand ({undo.text}).")
+    if not isinstance(call, Call):
+        why = f"{effect.tool} gave a {type(call).__name__} for what would undo it, and no call."
+        raise CannotUndo(effect.id, why)
     if call.tool not in tools:
         raise CannotUndo(effect.id, f"the tool {call.tool}, which undoes it, is not loaded here.")
     return call
+
+
+async def undo_in_words(
+    contract: Contract, args: Mapping[str, Any], preview: Preview | None
+) -> str | None:
+    """How a call could be undone once it has happened, for whoever is to approve it.
+
+    Returns:
+        ``None``: it cannot be; ``"by hand: …"`` where no call would compensate this one.
+    """
+    undo = contract.undo
+    if undo is None:
+        return None
+    call: Any = None
+    if undo.call is not None:
+        try:
+            call = await ask(undo.call, Committed(args, None, preview.before if preview else ""))
+        except Exception:  # it needs the result, which is not there yet
+            return undo.text
+    return f"{BY_HAND}{undo.text}" if call is None else undo.text
 
 
 def _as_committed(effect: EffectRecord) -> Committed:

@@ -3,6 +3,9 @@
 The bundled ones are those of ``DOMAINS``. ``path/to/tools.py`` and ``package:attribute`` are a
 person's own; a path is loaded under a private module name, so that it can be called anything, and
 with a digest (``…/tools.py@sha256:…``) only when it still has these contents.
+
+The version of a person's own tool names the code that it came with, beside what its contract
+says (``1+3f2a9c0d81b4``): what was approved for other code does not run.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,10 +27,16 @@ from langchain_core.tools import BaseTool, Tool
 
 from agent.errors import NotFound, UsageError
 from agent.trust import ToolsFile, tools_files
+from tools.calling import EndedOddly, contained
+from tools.contract import contract_of
 
 SERVER = "mcp:"
 """Marks an MCP server among the tools of a session; its tools come from the MCP host."""
 
+SHORT = 12
+"""Hex digits of a hash that names code."""
+
+_CODE = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -80,9 +91,9 @@ def load_tools(names: Sequence[str], places: Places) -> Toolset:
             tools += builder(places)
             domains.append(name)
         elif file := ToolsFile.of(name):
-            tools += _tools_of(_module_at(file), str(file.path))
+            tools += _of_file(file)
         else:
-            tools += _own(name)
+            tools += _of_package(name)
     _check_names(tools)
     return Toolset(tuple(tools), tuple(domains), tuple(notices))
 
@@ -143,7 +154,7 @@ DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
 # --- a person's own tools --------------------------------------------------------------------
 
 
-def _own(name: str) -> list[BaseTool]:
+def _of_package(name: str) -> list[BaseTool]:
     package, colon, attribute = name.partition(":")
     if not colon:
         raise NotFound(
@@ -153,24 +164,33 @@ def _own(name: str) -> list[BaseTool]:
             "Or give a file (path/to/tools.py) or package:attribute.",
         )
     try:
-        module = importlib.import_module(package)
-        found = module
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        found = contained(_imported, package, attribute)
     except Exception as error:
         raise UsageError(f"Tools {name}: cannot be imported: {_in_words(error)}") from error
-    return _as_tools(found, name)
+    return [_with_code(tool, _code_of(package)) for tool in _as_tools(found, name)]
 
 
-def _module_at(file: ToolsFile) -> ModuleType:
+def _imported(package: str, attribute: str) -> Any:
+    found = importlib.import_module(package)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _of_file(file: ToolsFile) -> list[BaseTool]:
+    source = file.read()
+    module = _module_at(file.path, source)
+    return [_with_code(tool, _short(source)) for tool in _tools_of(module, str(file.path))]
+
+
+def _module_at(path: Path, source: bytes) -> ModuleType:
     """The file as a module, made of the bytes that were checked and of no others.
 
     The import system would read the file again, or a compiled copy of it. As with any module,
     the same content is run once a process.
     """
-    path, source = file.path, file.read()
     content = str(path).encode() + b"\0" + hashlib.sha256(source).digest()
-    private = f"sayso_tools_{hashlib.sha256(content).hexdigest()[:12]}"
+    private = f"sayso_tools_{_short(content)}"
     if private in sys.modules:
         return sys.modules[private]
     spec = importlib.util.spec_from_file_location(private, path)
@@ -178,11 +198,56 @@ def _module_at(file: ToolsFile) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[private] = module
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+        contained(exec, compile(source, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[private]
         raise UsageError(f"Tools {path}: cannot be loaded: {_in_words(error)}") from error
     return module
+
+
+@cache  # the code that is imported stays what it was at first, whatever becomes of its files
+def _code_of(package: str) -> str:
+    """A hash of the whole package that a module is in: its tools may be made anywhere in it.
+
+    Empty where there are no files to read, as in an archive.
+    """
+    whole = hashlib.sha256()
+    try:
+        for path in _files_of(package):
+            whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    except OSError:
+        return ""
+    return whole.hexdigest()[:SHORT]
+
+
+def _files_of(package: str) -> list[Path]:
+    """The code of the outermost package around a module; parts that are only folders hold none."""
+    parts = package.split(".")
+    modules = (sys.modules[".".join(parts[:depth])] for depth in range(1, len(parts) + 1))
+    module = next((module for module in modules if getattr(module, "__file__", None)), None)
+    if module is None or module.__file__ is None:
+        return []
+    file = Path(module.__file__)
+    if not hasattr(module, "__path__"):
+        return [file]
+    return sorted(path for path in file.parent.rglob("*") if path.name.endswith(_CODE))
+
+
+def _with_code(tool: BaseTool, code: str) -> BaseTool:
+    """The tool with a version that names its code; the one that was loaded stays as it is."""
+    contract, copy = contract_of(tool), tool.model_copy()
+    version = f"{contract.version}+{code}" if code else contract.version
+    try:
+        object.__setattr__(copy, "contract", replace(contract, version=version))
+    except AttributeError as error:
+        raise UsageError(
+            f"Tool {tool.name}: its contract is a property; make it a field of the tool."
+        ) from error
+    return copy
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:SHORT]
 
 
 def _tools_of(module: ModuleType, name: str) -> list[BaseTool]:
@@ -197,7 +262,7 @@ def _tools_of(module: ModuleType, name: str) -> list[BaseTool]:
 def _as_tools(found: Any, name: str) -> list[BaseTool]:
     if callable(found) and not isinstance(found, BaseTool):
         try:
-            found = found()
+            found = contained(found)
         except Exception as error:
             raise UsageError(f"Tools {name}: {_in_words(error)}") from error
     tools = list(found) if isinstance(found, (list, tuple)) else [found]
@@ -226,4 +291,4 @@ def _check_names(tools: Sequence[BaseTool]) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, EndedOddly) else f"{type(error).__name__}: {error}"

@@ -31,6 +31,10 @@ class Verdict(TypedDict):
     notes: list[str]
 
 
+BY_HAND = "by hand: "
+"""Begins the words for an undo that no call does."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """An answer to an approval, before it is applied.
@@ -39,11 +43,14 @@ class Decision:
         type: LangChain's word for it.
         args: For ``edit``: the whole new arguments, not a patch.
         message: For ``reject`` the reason, for ``respond`` the answer the model gets.
+        preview: For ``edit``: what the person was shown that it would change (``Preview`` by
+            field); what runs is held against it.
     """
 
     type: DecisionType
     args: dict[str, Any] | None = None
     message: str = ""
+    preview: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

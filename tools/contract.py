@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
+from tools.calling import at_once
+
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
@@ -198,7 +200,8 @@ class Contract:
             outcome is unknown.
         check: From the arguments to the read that shows a person or the model whether the call
             happened.
-        conflict_key: From the arguments to a key; calls of one key never overlap.
+        conflict_key: From the arguments to a key; writes of one key never overlap in a
+            process.
         preview: From the arguments to what would change; it is made again right before the call
             runs, and another than the approved one is asked anew. So no clocks or fresh ids in it.
         always: From the arguments to the scope that an "always" answer covers; without it
@@ -226,10 +229,11 @@ class Contract:
 
     def effects_of(self, args: Args) -> Effects:
         """The effects of one call; a function that fails counts as unknown effects."""
-        if not callable(self.effects):
-            return self.effects
+        declared = self.effects
+        if not callable(declared):
+            return declared
         try:
-            effects = frozenset(self.effects(deepcopy(args)))
+            effects = at_once(lambda: frozenset(declared(deepcopy(args))))
         except Exception:
             return UNKNOWN_EFFECTS
         return effects if all(isinstance(effect, str) for effect in effects) else UNKNOWN_EFFECTS
@@ -237,7 +241,7 @@ class Contract:
     def conflicts_on(self, args: Args) -> str:
         """The key of a call; without one, or when the function fails, the one all others share."""
         try:
-            key = self.conflict_key(deepcopy(args)) if self.conflict_key else None
+            key = at_once(self.conflict_key, deepcopy(args)) if self.conflict_key else None
         except Exception:
             key = None
         return key if isinstance(key, str) else ""

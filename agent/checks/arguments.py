@@ -19,8 +19,10 @@ from pydantic import ValidationError as PydanticValidationError
 
 from agent.canonical import canonical_json, check_plain
 from agent.errors import SaysoError
-from agent.safe_text import shorten
+from agent.safe_text import shorten, spelled
 from agent.schemas import UnusableSchema, check
+from agent.store.named_secrets import NamedSecrets, looks_secret, masked_by_name
+from tools.calling import contained
 from tools.contract import RESERVED
 
 
@@ -84,10 +86,18 @@ def _checked(tool: BaseTool, args: Mapping[str, Any]) -> Normalised:
         if isinstance(schema, dict):
             return _against_json_schema(tool.name, schema, args)
         return _against_model(tool.name, schema, args)
-    except ArgumentsError:
-        raise
+    except ArgumentsError as error:
+        raise _without_secrets(error, args) from error.__cause__
     except Exception as error:
-        raise ArgumentsError(tool.name, [f"cannot be used: {error}"]) from error
+        unusable = ArgumentsError(tool.name, [f"cannot be used: {error}"])
+        raise _without_secrets(unusable, args) from error
+
+
+def _without_secrets(error: ArgumentsError, args: Mapping[str, Any]) -> ArgumentsError:
+    """The error without the values of secret-looking arguments, which a check may have quoted: it
+    is kept, and read again, as words."""
+    secrets = NamedSecrets(args)
+    return ArgumentsError(error.tool, [secrets.masked(problem) for problem in error.problems])
 
 
 def _check_names(tool: BaseTool, args: Mapping[str, Any]) -> None:
@@ -130,30 +140,30 @@ def _against_model(name: str, model: type[BaseModel], args: Mapping[str, Any]) -
     allowed = {field.alias or key for key, field in model.model_fields.items()}
     problems = _unknown(args, allowed) if model.model_config.get("extra") != "allow" else []
     try:
-        value = model.model_validate(dict(args))
+        value = contained(model.model_validate, dict(args))
     except PydanticValidationError as error:
         problems += [_in_words(e) for e in error.errors() if e["type"] != "extra_forbidden"]
     except Exception as error:  # a validator of the tool's own that raises something else
         problems.append(f"refused by the tool's own check: {error}")
     if problems:
         raise ArgumentsError(name, problems)
-    dumped = value.model_dump(mode="json", by_alias=True)
+    dumped = contained(lambda: value.model_dump(mode="json", by_alias=True))
     check_plain(dumped)
     given = {key: inner for key, inner in dumped.items() if key in args or inner is not None}
     return Normalised(given, tuple(_changes(args, given)))
 
 
 def _in_words(error: Any) -> str:
-    path = ".".join(str(part) for part in error["loc"]) or "arguments"
+    path = _path(error["loc"])
     if error["type"] == "missing":
         return f"{path}: missing, and it is required"
-    return f"{path}: {error['msg']}, got {_shown(error['input'])}"
+    return f"{path}: {error['msg']}{_got(error['loc'], error['input'])}"
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
     for key, value in before.items():
         if key in after and canonical_json(after[key]) != canonical_json(value):
-            yield f"{key}: {_shown(value)} → {_shown(after[key])}"
+            yield f"{spelled(key)}: {_shown(value)} → {_shown(after[key])}"
 
 
 # --- JSON schemas: tools that came over MCP ------------------------------------------------
@@ -183,15 +193,25 @@ def _against_json_schema(
 
 
 def _json_in_words(error: ValidationError) -> str:
-    path = ".".join(str(part) for part in error.absolute_path) or "arguments"
+    path = _path(error.absolute_path)
     if error.validator == "required":
         present: Any = error.instance
         wanted: Any = error.validator_value
         missing = [key for key in wanted if key not in present]
         return f"{path}: missing {', '.join(map(repr, missing))}"
     if error.validator == "type":
-        return f"{path}: should be {error.validator_value}, got {_shown(error.instance)}"
-    return f"{path}: {shorten(error.message, 500)}"
+        got = _got(error.absolute_path, error.instance)
+        return f"{path}: should be {error.validator_value}{got}"
+    return f"{path}: {shorten(_message(error), 500)}"
+
+
+def _message(error: ValidationError) -> str:
+    """The library's words, which begin with the value in most cases."""
+    without = error.message.removeprefix(repr(error.instance))
+    if without == error.message:
+        return without
+    is_secret = _is_secret(error.absolute_path)
+    return ("the value" if is_secret else repr(masked_by_name(error.instance))) + without
 
 
 # --- both ----------------------------------------------------------------------------------
@@ -200,7 +220,7 @@ def _json_in_words(error: ValidationError) -> str:
 def _unknown(args: Mapping[str, Any], allowed: Iterable[str]) -> list[str]:
     names = sorted(allowed)
     return [
-        f"{key}: the tool has no such argument{_suggest(key, names)}"
+        f"{spelled(key)}: the tool has no such argument{_suggest(key, names)}"
         for key in args
         if key not in names
     ]
@@ -211,6 +231,19 @@ def _suggest(key: str, names: Sequence[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; it takes: {', '.join(names)}" if names else "; it takes none"
+
+
+def _path(parts: Iterable[str | int]) -> str:
+    return ".".join(spelled(str(part)) for part in parts) or "arguments"
+
+
+def _got(path: Iterable[str | int], value: Any) -> str:
+    """What was sent, unless it is a secret."""
+    return "" if _is_secret(path) else f", got {_shown(masked_by_name(value))}"
+
+
+def _is_secret(path: Iterable[str | int]) -> bool:
+    return any(looks_secret(str(part)) for part in path)
 
 
 def _shown(value: Any, limit: int = 80) -> str:

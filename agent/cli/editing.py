@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.checks.arguments import ArgumentsError, normalise
 from agent.cli.faults import logged
 from agent.errors import InvalidDecision
+from agent.inbox import as_edited
 from agent.toolset import Places, load_tools
 from agent.trust import as_given
 
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
 def checked_edit(
     plan: Plan, session: SessionRecord, approval: ApprovalRecord, decision: Decision
-) -> tuple[dict[str, BaseTool], Decision]:
-    """The session's tools by name, and the edit with its arguments as they would run.
+) -> tuple[dict[str, BaseTool], ApprovalRecord]:
+    """The session's tools by name, and the approval as the edit would have it.
 
     Raises:
         InvalidDecision: The tool is not available here, or the arguments do not fit it.
@@ -33,17 +32,12 @@ def checked_edit(
     """
     with logged(plan.settings.ensure_home()):
         tools = asyncio.run(_tools(plan, session, approval.tool))
-    tool = tools.get(approval.tool)
-    if tool is None:
+    if approval.tool not in tools:
         raise InvalidDecision(
             f"The tool {approval.tool} is not available here, so the edit cannot be checked. "
             "Nothing was decided. If it comes from this folder's .mcp.json, add --trust."
         )
-    try:
-        args = normalise(tool, decision.args or {}).args
-    except ArgumentsError as error:
-        raise InvalidDecision(f"{error}\nNothing was decided; correct the arguments.") from error
-    return tools, replace(decision, args=args)
+    return tools, asyncio.run(as_edited(approval, decision.args, tools.get))
 
 
 async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, BaseTool]:

@@ -13,6 +13,7 @@ error.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -33,6 +34,7 @@ from agent.errors import SaysoError, SessionBusy, ToolMissing, UsageError, owner
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
+    from rich.text import Text
 
     from agent.cli.start import Plan
     from agent.config import Settings
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from agent.types import Decision
 
 _Row = TypeVar("_Row", "ApprovalRecord", "EffectRecord")
+
+SHORT = 300
+"""Characters of a call, and of what it changes, right above the question about it."""
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 Whole = Annotated[str, typer.Argument(metavar="ID", help="The approval's whole id.")]
@@ -77,7 +82,7 @@ def approvals(
             if as_json_:
                 answer_json(as_json(found))
             else:
-                _show(found, store.sessions.get(found.session), to_stdout=True)
+                _show(found, store.sessions.get(found.session))
             return
         whole = store.sessions.get(session).id if session else None
         rows = store.approvals.list(
@@ -99,7 +104,7 @@ def _list(rows: list[ApprovalRecord], everything: bool) -> None:
     if everything:
         headings[4:4] = ["STATUS", "BY"]
         for line, row in zip(table, rows, strict=True):
-            line[4:4] = [row.status, row.decided_by or ""]
+            line[4:4] = ["void" if row.was_void else row.status, row.decided_by or ""]
     answer_table(headings, table)
 
 
@@ -196,9 +201,12 @@ def _decide(
         if decision is not None and decision.type == "edit":
             from agent.cli.editing import checked_edit
 
-            tools, decision = checked_edit(_plan(start), session, approval, decision)
-        if on_terminal():
-            _show(approval, session, edited=decision.args if decision is not None else None)
+            tools, shown = checked_edit(_plan(start), session, approval, decision)
+            decision = replace(decision, args=shown.args, preview=shown.preview)
+        else:
+            shown = approval
+        if on_terminal() and not _shown_whole(shown, session, paged=not yes):
+            raise SaysoError(f"Nothing was decided; {approval.id} still waits.")
         if decision is None:
             from agent.cli.answering import answer_from_terminal
             from agent.types import Decision
@@ -224,11 +232,9 @@ def _decide(
 def refuse_decided(approval: ApprovalRecord) -> None:
     """Raise ``AlreadyDecided`` when it does not wait any more."""
     if approval.status != "pending":
-        from agent.errors import AlreadyDecided
+        from agent.store.deciding import already_decided
 
-        raise AlreadyDecided(
-            approval.id, approval.status, approval.decided_by or "", approval.decided_at or ""
-        )
+        raise already_decided(approval)
 
 
 def _refuse_doubt(approval: ApprovalRecord) -> None:
@@ -277,35 +283,58 @@ def _called(approval: ApprovalRecord) -> str:
     return one_line(describe(approval))
 
 
-def _show(
-    approval: ApprovalRecord,
-    session: SessionRecord,
-    *,
-    edited: dict[str, Any] | None = None,
-    to_stdout: bool = False,
-) -> None:
-    """The panel, as the chat shows it; for an edit also what would run instead."""
+def _show(approval: ApprovalRecord, session: SessionRecord) -> None:
+    """The panel on stdout, as the chat shows it, and how to answer or what was decided."""
     import shlex
     import sys
 
     from agent.forms import fields_of
-    from agent.repl.panel import approval_panel
+    from agent.repl.panel import approval_panel, what_became_of
     from agent.repl.screen import Screen
-    from agent.safe_text import exact_json
 
-    Screen.on(sys.stdout if to_stdout else sys.stderr).show(approval_panel(approval, session))
-    if edited is not None:
-        say(f"would run with\n{exact_json(edited)}")
-    if to_stdout and approval.status == "pending" and approval.kind == "elicitation":
+    Screen.on(sys.stdout).show(approval_panel(approval, session))
+    if approval.status == "pending" and approval.kind == "elicitation":
         say(f"Answer it: sayso respond {approval.id}")
         if approval.args.get("schema") is not None:
             fields = ", ".join(map(_as_json_member, fields_of(approval.args)))
             say(f"At once: sayso respond {approval.id} --message {shlex.quote(f'{{{fields}}}')}")
         say(f"Or decline: sayso reject {approval.id} --reason TEXT")
-    if to_stdout and approval.status != "pending":
-        by = approval.decided_by or "the program"
-        comment = f": {approval.comment}" if approval.comment else ""
-        answer(f"{approval.status} by {by} at {approval.decided_at}{comment}")
+    if approval.status != "pending":
+        answer(what_became_of(approval))
+
+
+def _shown_whole(approval: ApprovalRecord, session: SessionRecord, *, paged: bool) -> bool:
+    """Show on the terminal what is decided about: the call as it would run.
+
+    Returns:
+        ``False`` when it is ``paged`` and the person left before its end.
+    """
+    import sys
+
+    from agent.cli.paging import show_whole
+    from agent.repl.panel import approval_panel
+    from agent.repl.screen import Screen
+
+    whole = approval_panel(approval, session)
+    screen = Screen.on(sys.stderr)
+    if paged:
+        return show_whole(screen, whole, _in_short(approval))
+    screen.show(whole)
+    return True
+
+
+def _in_short(approval: ApprovalRecord) -> Text:
+    """The call, and what it changes, for who has just seen all of it."""
+    from rich.text import Text
+
+    from agent.repl.panel import call_line
+    from agent.safe_text import one_line, shorten
+
+    text = Text("That was all of it:\n", "dim").append(call_line(approval, SHORT), "not dim bold")
+    summary = (approval.preview or {}).get("summary")
+    if summary:
+        text.append(f"\nwould change: {shorten(one_line(str(summary)), SHORT)}", "not dim")
+    return text
 
 
 def _as_json_member(field: Field) -> str:

@@ -237,14 +237,14 @@ def _read_head(file: str) -> Head:
 
 
 def _whole(store: Store, session: str | None) -> str | None:
-    """A session's whole id. A deleted one still has its trail, under its whole id."""
-    from agent.errors import NotFound
+    """A session's whole id. A deleted or damaged one still has its trail, under its whole id."""
+    from agent.errors import NotFound, StoreError
 
     if session is None:
         return None
     try:
         return store.sessions.get(session).id
-    except NotFound:
+    except (NotFound, StoreError):
         if any(head[0] == session for head in store.trail.heads()):
             return session
         raise

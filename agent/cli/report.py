@@ -158,7 +158,8 @@ def _how_to_decide(approval: ApprovalRecord) -> str:
             f"Answer: sayso respond {approval.id} --message JSON, or sayso reject {approval.id} "
             f"--reason TEXT (the whole question: sayso approvals {approval.id})"
         )
+    again = f"{one_line(approval.reason)} " if approval.attempt > 1 else ""
     return (
-        f"Decide: sayso approve {approval.id}, or sayso reject {approval.id} --reason TEXT "
+        f"{again}Decide: sayso approve {approval.id}, or sayso reject {approval.id} --reason TEXT "
         f"(all of it: sayso approvals {approval.id})"
     )

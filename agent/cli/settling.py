@@ -69,11 +69,15 @@ async def _ask_the_service(start: Start, effect: EffectRecord) -> None:
         UsageError: The record cannot tell; a person has to.
     """
     from agent.cli.start import opened, plan
+    from agent.safe_text import one_line
 
     async with opened(plan(start, "cli")) as app, app.open_session(effect.session) as session:
         found = await session.look_up(effect.id)
     evidence = (found.evidence or {}).get("found")
-    summary = evidence["summary"] if evidence else f"{found.tool} has no record that can be asked."
+    tool = one_line(found.tool)
+    summary = f"{tool} has no record that can be asked."
+    if evidence:  # its own words, on a line of ours
+        summary = f"{tool} says: “{one_line(evidence['summary'])}”"
     if found.state == "in_doubt":
         raise UsageError(
             f"It is still not known whether {_called(found)} happened. {summary} Look yourself, "

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from agent.checkpoints import open_saver
 from agent.cli.output import answer, answer_json, as_json
 from agent.receipt import build_receipt, describe_call, receipt_text
+from agent.repl.panel import what_became_of
 from agent.safe_text import one_line, plain, shorten
 from agent.types import Receipt
 
@@ -126,6 +127,8 @@ def _decision(approval: ApprovalRecord) -> str:
     """Who is said to have decided what."""
     if approval.status == "pending":
         return f"{approval.id} waits since {approval.asked_at} ({approval.kind})"
+    if approval.was_void:
+        return what_became_of(approval)
     by = one_line(approval.decided_by or "the program")
     via = f" via {one_line(approval.decided_via)}" if approval.decided_via else ""
     text = f"{approval.id} {approval.status} by {by}{via} at {approval.decided_at}"

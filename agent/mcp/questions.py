@@ -52,10 +52,12 @@ class UnderWay:
 
     Args:
         info: The harness's own words for it.
+        args: Its arguments.
         tell: Puts a value into the stream of the graph that runs it.
     """
 
     info: CallInfo
+    args: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     tell: Callable[[dict[str, Any]], None] = field(default=lambda value: None, compare=False)
 
 

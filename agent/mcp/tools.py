@@ -118,7 +118,7 @@ class McpTool(BaseTool):
                 arguments,
                 meta,
                 write=not reads,
-                under_way=UnderWay(info, tell),
+                under_way=UnderWay(info, arguments, tell),
                 progress=_progress(info.call_id, self.name, tell),
             )
             return read_result(result, self.definition.get("outputSchema"), OUTCOME)

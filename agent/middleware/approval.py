@@ -21,9 +21,14 @@ import prompts
 from agent.canonical import canonical_json
 from agent.evidence import RAN
 from agent.middleware.state import OpenCall, SaysoState, answer, context_of, pause
+from agent.middleware.writes import superseded
 from agent.store.records import ApprovalRecord
+from tools.contract import contract_of
 
 Handler = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+
+CHANGED = "its tool has changed since it was approved"
+"""Why an approval is void whose tool is another one by the time the call would run."""
 
 
 class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
@@ -99,6 +104,8 @@ async def _as_recorded(
             return await handler(request)
         pause(request, "This has not been decided: an answer counts once it is recorded.")
         record = _decided(request)
+    if _is_for_another_tool(request, record):
+        return _not_under(request, record)
     if record.status == "approved":
         return await handler(request)
     if record.status == "edited":
@@ -121,6 +128,30 @@ async def _run_edited(
         skip = len(note) + result.additional_kwargs[RAN].get("skip", 0)
         update["additional_kwargs"] = {RAN: {"args": args, "skip": skip}}
     return result.model_copy(update=update)
+
+
+def _is_for_another_tool(request: ToolCallRequest, record: ApprovalRecord) -> bool:
+    """Whether what was approved is not the tool that is loaded here: other code, or another server.
+
+    The point of execution would not let it run either, and could not say which of the two it is.
+    """
+    may_run = record.status in ("approved", "edited") or record.was_void
+    tool = request.tool
+    return may_run and tool is not None and record.tool_version != contract_of(tool).version
+
+
+def _not_under(request: ToolCallRequest, record: ApprovalRecord) -> ToolMessage:
+    """The answer to a call whose tool has changed; what was begun before that keeps its outcome."""
+    recording = context_of(request).recording
+    assert recording is not None  # it is where the decision was found
+    call = OpenCall.of(request)
+    effect = recording.store.ledger.for_call(recording.session, call.message, call.call)
+    if effect is not None and not (effect.settled and effect.state == "failed"):
+        return superseded(request, recording, call)
+    if not record.was_void:
+        epoch = recording.lease(0).epoch
+        recording.store.approvals.void(record.id, epoch=epoch, reason=CHANGED)
+    return answer(request, prompts.message("tool_changed", tool=record.tool))
 
 
 def _decided(request: ToolCallRequest) -> ApprovalRecord | None:

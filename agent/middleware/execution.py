@@ -7,7 +7,6 @@ exactly these arguments; and it is entered at most once, because the ledger says
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from typing import Any
 
@@ -43,11 +42,6 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
     """The binding check, the ledger, the time limit, and results as the model may see them."""
 
     state_schema = SaysoState
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._overdue: dict[str, set[asyncio.Future[Any]]] = {}
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
@@ -117,23 +111,9 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, prompts.message("mismatch"))
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            free = await self._no_longer_overdue(key, timeout)
-            write = Write(request, handler, context, recording, bound, permit, timeout)
-            try:
-                return await write.happen(free)
-            finally:
-                if write.bodies:
-                    self._overdue[key] = write.bodies
-
-    async def _no_longer_overdue(self, key: str, seconds: float) -> bool:
-        """Wait for bodies that outlived their own time: writes of one key never overlap."""
-        if bodies := set(self._overdue.get(key, ())):
-            _, running = await asyncio.wait(bodies, timeout=seconds)
-            if running:
-                return False
-        self._overdue.pop(key, None)
-        return True
+        async with recording.under_way.turn(key, timeout) as free:
+            write = Write(request, handler, context, recording, bound, permit, key, timeout)
+            return await write.happen(free)
 
 
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:

@@ -20,7 +20,7 @@ from langchain.agents.middleware import (
     ModelRequest,
     ModelResponse,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
@@ -29,15 +29,14 @@ from langgraph.types import Command
 import prompts
 from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import ArgumentsError, Normalised, normalise
-from agent.checks.limits import NOTE, begins_turn, check_steps, turn_number
+from agent.checks.limits import NOTE, check_steps, turn_number
 from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
-from agent.evidence import RAN, check_text, unmet, unmet_text
+from agent.evidence import unmet, unmet_text
+from agent.middleware.ordered import reply_to_order
 from agent.middleware.state import (
-    ORDERED,
     UNDOES,
     AgentContext,
-    Recording,
     SaysoState,
     context_of,
     last_reply,
@@ -45,7 +44,8 @@ from agent.middleware.state import (
 from agent.models import as_model_error, ending
 from agent.models.replies import Ending
 from agent.receipt import describe_call
-from agent.store.records import EffectRecord, RuleRecord
+from agent.repeats import committed_before, held
+from agent.store.records import RuleRecord
 from agent.types import Verdict
 from tools.contract import contract_of, is_read
 
@@ -95,15 +95,15 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         context = context_of(request)
         messages = request.state["messages"]
         check_steps(messages, context.max_steps)
+        tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
+        reply = await reply_to_order(messages, tools, context.recording)
         try:
-            response = _ordered(messages) or _ended(messages, context)
-            response = response or _of_model(await handler(request))
+            response = ModelResponse(result=[reply]) if reply else _of_model(await handler(request))
         except GraphBubbleUp:
             raise
         except Exception as error:
             raise as_model_error(error) from None
-        tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
-        proposal = _check(response, tools, context, request.state["messages"])
+        proposal = await _check(response, tools, context, request.state["messages"])
         if context.recording is not None and proposal.events:
             turn = turn_number(request.state["messages"])
             events = [(kind, {"turn": turn, **data}) for kind, data in proposal.events]
@@ -113,37 +113,6 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         )
 
 
-def _ordered(messages: Sequence[BaseMessage]) -> ModelResponse[Any] | None:
-    """The reply that a user's message asks for by itself: the one call that they ordered."""
-    order = messages[-1].additional_kwargs.get(ORDERED) if messages else None
-    if order is None or not begins_turn(messages[-1]):
-        return None
-    call = ToolCall(name=order["tool"], args=order["args"], id=None, type="tool_call")
-    undoes = {UNDOES: order["undoes"]}
-    return ModelResponse(result=[AIMessage("", tool_calls=[call], additional_kwargs=undoes)])
-
-
-def _ended(messages: Sequence[BaseMessage], context: AgentContext) -> ModelResponse[Any] | None:
-    """The last words about an ordered call that was put to a person; no model is asked for them.
-
-    One that was refused before is the model's to see to, which may read what was missing.
-    """
-    reply, result = last_reply(messages), messages[-1] if messages else None
-    if reply is None or UNDOES not in reply.additional_kwargs or context.recording is None:
-        return None
-    if (
-        not isinstance(result, ToolMessage)
-        or context.recording.store.approvals.for_call(
-            context.recording.session, reply.id or "", result.tool_call_id
-        )
-        is None
-    ):
-        return None
-    effect, ran = reply.additional_kwargs[UNDOES], RAN in result.additional_kwargs
-    text = prompts.message("undone" if ran else "not_undone", effect=effect, result=result.text)
-    return ModelResponse(result=[AIMessage(text)])
-
-
 def _of_model(response: ModelResponse[Any]) -> ModelResponse[Any]:
     """A model's response, without a word that only the harness says."""
     for message in response.result:
@@ -151,7 +120,7 @@ def _of_model(response: ModelResponse[Any]) -> ModelResponse[Any]:
     return response
 
 
-def _check(
+async def _check(
     response: ModelResponse[Any],
     tools: Mapping[str, BaseTool],
     context: AgentContext,
@@ -173,28 +142,28 @@ def _check(
         elif malformed is not None:
             _refuse(proposal, call, _malformed(tool, malformed))
         else:
-            proposal.reply.tool_calls[index] = _admit(proposal, tool, call, judge_call)
+            proposal.reply.tool_calls[index] = await _admit(proposal, tool, call, judge_call)
     if not calls and not reply.text.strip():
         proposal.note = _nudge(end, history)
     return proposal
 
 
-def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judge) -> ToolCall:
+async def _admit(
+    proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judge
+) -> ToolCall:
     """Validate and judge one call; what is returned stands in the history and runs."""
+    ordered = judge_call.undoes is not None  # nobody tries that again: it ends as denied
     try:
         normalised = normalise(tool, call["args"])
     except ArgumentsError as error:
-        _refuse(
-            proposal,
-            call,
-            prompts.message(
-                "invalid_arguments", tool=tool.name, problems="\n".join(error.problems)
-            ),
-        )
+        problems = "\n".join(error.problems)
+        text = prompts.message("invalid_arguments", tool=tool.name, problems=problems)
+        _refuse(proposal, call, text, kind="call.denied" if ordered else "call.refused")
         return call
     verdict = judge_call(tool, normalised)
-    if verdict["behavior"] != "deny" and (why := judge_call.not_yet(tool, normalised, verdict)):
-        _refuse(proposal, call, why)
+    denied = verdict["behavior"] == "deny"
+    if not denied and (why := await judge_call.not_yet(tool, normalised, verdict)):
+        _refuse(proposal, call, why, kind="call.denied" if ordered else "call.refused")
         return call
     event: dict[str, Any] = {
         "message": proposal.reply.id,
@@ -204,9 +173,9 @@ def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judg
         **verdict,
     }
     proposal.verdicts[call["id"] or ""] = verdict
-    if verdict["behavior"] == "deny":
+    if denied:
         proposal.events.append(("call.denied", event))
-        _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), trail=False)
+        _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), kind=None)
     if is_read(frozenset(verdict["effects"])) and verdict["behavior"] == "allow":
         # A write enters the trail with its approval, or with its intent in the ledger.
         proposal.events.append(("call.allowed", event))
@@ -234,45 +203,37 @@ class _Judge:
             return {**verdict, "rule": "undo", "reason": reason}
         if self._rules is None:
             self._rules = recording.store.rules.active(recording.session)
-        earlier = _earlier(recording, verdict["digest"])
+        earlier = committed_before(recording.store, recording.ancestors, tool, call.args)
         return judge(tool, call, effects, self._context.authority, self._rules, earlier)
 
-    def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:
+    async def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:
         """Why a call that may be proposed is not put to anybody yet."""
         contract, recording = contract_of(tool), self._context.recording
         if recording is not None and not is_read(frozenset(verdict["effects"])):
-            for session in (recording.session, *recording.ancestors):
-                for doubt in recording.store.ledger.open_doubts(session):
-                    if doubt.digest == verdict["digest"]:
-                        check = check_text(contract, call.args)
-                        return prompts.message("held", effect=doubt.id, check=check)
-        missing = unmet(contract, call.args, self._history)
+            text = held(recording.store, recording.line, tool, call.args)
+            if text is not None:
+                return text
+        missing = await unmet(contract, call.args, self._history)
         return None if missing is None else unmet_text(missing, tool.name, contract)
 
 
-def _earlier(recording: Recording, digest: str) -> EffectRecord | None:
-    """The same call, committed in a session this one was forked from."""
-    for ancestor in recording.ancestors:
-        for effect in recording.store.ledger.list(session=ancestor, state="committed", limit=None):
-            if effect.digest == digest:
-                return effect
-    return None
-
-
-def _refuse(proposal: Proposal, call: ToolCall, text: str, *, trail: bool = True) -> None:
+def _refuse(
+    proposal: Proposal, call: ToolCall, text: str, *, kind: str | None = "call.refused"
+) -> None:
+    """Answer a call without running it; ``kind`` is that of its entry in the trail."""
     proposal.errors.append(
         ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
     )
-    if trail:
+    if kind is not None:
         proposal.events.append(
             (
-                "call.refused",
+                kind,
                 {
                     "message": proposal.reply.id,
                     "call": call["id"],
                     "tool": call["name"],
                     "args": call["args"],
-                    "problem": text,
+                    "problem" if kind == "call.refused" else "reason": text,
                 },
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import interrupt
 
+from agent.middleware.under_way import WritesUnderWay
 from agent.types import Authority, Verdict
 
 if TYPE_CHECKING:
@@ -49,18 +49,13 @@ class Recording:
     """Trail entries about reads that have ended; they go along with the next entry."""
     unrecorded: list[str] = field(default_factory=list)
     """What is known of writes and could not be recorded, in sentences for whoever runs them."""
-    _bodies: dict[str, set[asyncio.Future[Any]]] = field(default_factory=dict)
+    under_way: WritesUnderWay = field(default_factory=WritesUnderWay)
+    """The writes of this process, of all its sessions, that have not ended."""
 
-    def entered(self, effect: str, body: asyncio.Future[Any]) -> set[asyncio.Future[Any]]:
-        """Remember a body of a write until it ends; those of this write that have not ended."""
-        bodies = self._bodies.setdefault(effect, set())
-        bodies.add(body)
-        body.add_done_callback(bodies.discard)
-        return bodies
-
-    def is_under_way(self, effect: str) -> bool:
-        """Whether a body of this write still runs here, maybe long after its time."""
-        return bool(self._bodies.get(effect))
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The session, and those that it was forked from, the nearest first."""
+        return (self.session, *self.ancestors)
 
     def note(self, *entries: tuple[str, dict[str, Any]]) -> None:
         """Append to the trail what was kept for later, and these entries.
@@ -106,12 +101,8 @@ def context_of(request: Any) -> AgentContext:
     return context if isinstance(context, AgentContext) else AgentContext()
 
 
-ORDERED = "sayso_ordered"
-"""Key, in a user's message, of the call that the user ordered with it: ``tool``, ``args``, and
-``undoes``, the effect that it compensates. Nobody asks the model about it."""
-
 UNDOES = "sayso_undoes"
-"""Key of that effect in the reply that holds the ordered call."""
+"""Key, in the reply that holds a call which the user ordered, of the effect that it undoes."""
 
 
 def last_reply(messages: Sequence[BaseMessage]) -> AIMessage | None:

@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -43,6 +43,7 @@ from agent.middleware.results import failure, readable, transaction_of
 from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pause
 from agent.policy import covers
 from agent.receipt import describe_call
+from agent.repeats import held
 from agent.settling import info_of, look_up_effect
 from agent.store.ledger import NOT_HAPPENED, Begun
 from agent.store.records import EffectRecord
@@ -68,7 +69,7 @@ BACK_OFF = 0.2
 
 @dataclass
 class Write:
-    """A write that may run; ``seconds`` is the time one attempt has."""
+    """A write that may run; ``key`` is its conflict key, ``seconds`` the time one attempt has."""
 
     request: ToolCallRequest
     handler: Handler
@@ -76,9 +77,8 @@ class Write:
     recording: Recording
     bound: Bound
     permit: Permit
+    key: str
     seconds: float
-    bodies: set[asyncio.Future[Any]] = field(default_factory=set)
-    """Of its attempts, those that have not ended: each may outlive its time."""
     before: str | None = None
     """The record as the preview shows it, right before the write begins."""
 
@@ -92,6 +92,9 @@ class Write:
         Args:
             free: Whether no earlier write of the same conflict key is still under way.
         """
+        known = _effect_of(self.recording, self.bound.open)
+        if self.context.superseding and known is not None and known.settled == NOT_HAPPENED:
+            return superseded(self.request, self.recording, self.bound.open)  # not entered again
         try:
             return await self._attempts(free)
         except (RuleEnded, AlreadyUndone) as error:
@@ -125,7 +128,7 @@ class Write:
             effect = await self._looked_up(effect)
             if effect.state == "committed":
                 return as_recorded(self.request, effect)
-            resend = self._honours_key(effect)
+            resend = self._honours_key(effect, BACK_OFF * tries)
             again = free and tries < MOST_ATTEMPTS and not self.context.superseding
             if not (again and (resend or effect.state == "failed")):
                 return self._left(effect, message)
@@ -166,17 +169,24 @@ class Write:
         """The effect after a look at the service's record, where the contract knows how."""
         if effect.state != "in_doubt":
             return effect
-        limit, running = self.context.result_limit, self.recording.is_under_way(effect.id)
+        limit, running = self.context.result_limit, self.recording.under_way.has(effect.id)
         return await look_up_effect(
             self.recording.store, effect, self.bound.tool, limit, running=running
         )
 
-    def _honours_key(self, effect: EffectRecord) -> bool:
-        """Whether the same request under the same key is sure to happen once at most."""
+    def _honours_key(self, effect: EffectRecord, wait: float) -> bool:
+        """Whether the same request under the same key is sure to happen once at most.
+
+        Args:
+            wait: Seconds until it is sent again; from then on it may take its time.
+        """
         contract = self.bound.contract
         if effect.state != "in_doubt" or contract.idempotency != "key":
             return False
-        return contract.key_seconds is None or _age(effect) < contract.key_seconds
+        if contract.key_seconds is None:
+            return True
+        age = _age(effect)  # below 0: the clocks differ, and nobody knows how old it is
+        return age >= 0 and age + wait + self.seconds < contract.key_seconds
 
     def _left(self, effect: EffectRecord, message: ToolMessage | None) -> ToolMessage:
         """What the model is told of a write that came to no known end here."""
@@ -196,16 +206,22 @@ class Write:
         effect = _effect_of(self.recording, bound.open)
         if effect is not None and effect.settled != NOT_HAPPENED:
             return None
-        missing = unmet(bound.contract, bound.args, self.request.state["messages"])
+        if effect is None and (text := self._held()) is not None:
+            self._void("the same call is in doubt")
+            return answer(self.request, text)
+        missing = await unmet(bound.contract, bound.args, self.request.state["messages"])
         if missing is not None:
             self._void("its precondition does not hold any more")
             return answer(self.request, unmet_text(missing, bound.tool.name, bound.contract))
         preview = await self._preview()
-        if approval is None or approval.preview is None:
+        if approval is None:
             return None
-        if approval.args != bound.args:  # edited: what was shown is of the arguments before that
-            preview = await preview_of(bound.contract, approval.args)
-        if preview is not None and asdict(preview) == approval.preview:
+        shown = approval.decided_preview or approval.preview
+        if shown is None:
+            return None
+        if approval.status == "edited" and approval.decided_preview is None:
+            preview = await preview_of(bound.contract, approval.args)  # all that anybody saw
+        if preview is not None and asdict(preview) == shown:
             return None
         if approval.status == "edited" or self.context.superseding:
             self._void(VOID)
@@ -219,6 +235,9 @@ class Write:
         )
         while True:  # until somebody has decided about what it would do now
             pause(self.request, VOID)
+
+    def _held(self) -> str | None:
+        return held(self.recording.store, self.recording.line, self.bound.tool, self.bound.args)
 
     async def _preview(self) -> Preview | None:
         """What exactly this call would change now; ``before`` of it is kept with the write."""
@@ -286,7 +305,8 @@ class _Attempt:
         """Run it and record what became of it, also when this task is cancelled meanwhile."""
         started = Entry()
         task = asyncio.ensure_future(self._body(started))
-        self.write.bodies = self.write.recording.entered(self.effect.id, task)
+        write = self.write
+        write.recording.under_way.entered(self.effect.session, self.effect.id, write.key, task)
         try:
             async with within(seconds):
                 await asyncio.wait({task})

@@ -111,7 +111,8 @@ async def _rules(talk: Talk, rest: str) -> None:
     words = rest.split()
     if words[:1] == ["revoke"] and len(words) == 2:
         rule = session.revoke(words[1])
-        talk.screen.note(f"Revoked {rule.id}: {rule.scope}. Such calls wait for you again.")
+        scope = one_line(rule.scope)
+        talk.screen.note(f"Revoked {rule.id}: {scope}. Such calls wait for you again.")
         return
     if words:
         talk.screen.note("Use /rules, or /rules revoke ID.")

@@ -29,7 +29,7 @@ from agent.repl.ports import Approvals, Session
 from agent.repl.prompts import Prompts
 from agent.repl.questions import LEAVE, Questions, Void
 from agent.repl.screen import Screen, join
-from agent.safe_text import exact_json, strict
+from agent.safe_text import exact_json, one_line, strict
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
 
@@ -267,7 +267,7 @@ class Desk:
         return self._decide(approval, Decision("reject"))
 
     async def _edit(self, approval: ApprovalRecord) -> bool:
-        """Edit the arguments as JSON until they fit or the person goes back."""
+        """Edit the arguments as JSON until they fit; then show what would run, and ask."""
         text = exact_json(approval.args)
         while True:
             self.screen.note("Edit the arguments. Ctrl-S takes them, Esc goes back unchanged.")
@@ -278,23 +278,36 @@ class Desk:
             text = edited
             try:
                 args = parse_arguments(edited)
-                if args == approval.args and exact_json(args) == exact_json(approval.args):
-                    self.screen.note("That is what was proposed: y approves it as it is.")
-                    return False
-                return self._take(self.session.decide(approval.id, Decision("edit", args=args)))
-            except AlreadyDecided as error:
-                self._say_too_late(error)
-                return True
+                shown = await self.session.as_edited(approval.id, args)
             except (DecisionError, ArgumentsError) as error:
                 self.screen.error(f"{error}")
                 self.screen.note("Nothing was decided. Mend it, or go back with Esc.")
+                continue
+            if shown.digest == approval.digest:
+                self.screen.note("That is what was proposed: y approves it as it is.")
+                return False
+            key = await self._agree_to(shown)
+            if key == "y":
+                edit = Decision("edit", args=shown.args, preview=shown.preview)
+                return self._decide(approval, edit)
+            if key != "e":
+                return key is None  # it was decided elsewhere
+
+    async def _agree_to(self, edited: ApprovalRecord) -> str | None:
+        """Show an edited call whole; the key that follows, ``None`` when it waits no more."""
+        panel = approval_panel(edited, self.session.record, "as you edited it")
+        void = self._void([edited])
+        end = await self.questions.show_whole(self.screen.lines(panel), void)
+        if end != "shown":
+            return "q" if end == "left" else None
+        return await self._key([edited], "y run this · e edit again · q back", {"y", "e"})
 
     async def _always(self, approval: ApprovalRecord) -> bool:
         """Show what "always" would cover, and ask before it is agreed to."""
         scope = self._scope(approval)
         if scope is None:
             return False
-        self.screen.note(f"Always, for this session: {strict(scope)}", "bold yellow")
+        self.screen.note(f"Always, for this session: {one_line(scope)}", "bold yellow")
         key = await self._key(
             [approval], "y agree and approve this call · n back · revocable with /rules", {"y", "n"}
         )
@@ -306,7 +319,8 @@ class Desk:
 
     def _agreed(self, approval: ApprovalRecord) -> ApprovalRecord:
         rule = self.session.allow_always(approval.id)
-        self.screen.note(f"Rule {rule.id}: {rule.scope}. Revoke it with /rules revoke {rule.id}")
+        scope = one_line(rule.scope)
+        self.screen.note(f"Rule {rule.id}: {scope}. Revoke it with /rules revoke {rule.id}")
         return self.approvals.get(approval.id)
 
     def _scope(self, approval: ApprovalRecord) -> str | None:

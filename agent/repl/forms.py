@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import RenderableType
 from rich.padding import Padding
-from rich.segment import Segment
 from rich.text import Text
 
 from agent.forms import HOW, LEFT_OUT, Field, fields_of
 from agent.mcp.addresses import read_address
 from agent.repl.prompts import Prompts
 from agent.repl.questions import Void
-from agent.repl.screen import Screen
+from agent.repl.screen import Quoted, Screen
 from agent.safe_text import exact_json, look_alikes, one_line, strict
-
-_BAR = "  │ "
 
 
 def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
@@ -31,7 +28,7 @@ def question_lines(args: Mapping[str, Any]) -> list[RenderableType]:
     """
     lines: list[RenderableType] = [
         Text("it says", "dim"),
-        _Quoted(Text(strict(str(args.get("message", ""))), overflow="fold")),
+        Quoted(Text(strict(str(args.get("message", ""))), overflow="fold")),
     ]
     if args.get("schema") is None:
         url = str(args.get("url", ""))
@@ -62,18 +59,6 @@ def _fields(args: Mapping[str, Any]) -> list[RenderableType]:
             Text(exact_json(args["schema"]), overflow="fold"),
         ]
     return [Padding(Text(field, overflow="fold"), (0, 0, 0, 2)) for field in described]
-
-
-class _Quoted:
-    """A text with a bar before each of its lines on the screen: none can pass for ours."""
-
-    def __init__(self, text: Text) -> None:
-        self._text = text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        inner = options.update(width=max(options.max_width - len(_BAR), 1))
-        for line in console.render_lines(self._text, inner, pad=False):
-            yield from (Segment(_BAR), *line, Segment.line())
 
 
 async def fill(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from agent.receipt import describe, describe_call
 from agent.repl.forms import question_lines
-from agent.repl.screen import join
-from agent.safe_text import exact_json, look_alikes, one_line, shorten, strict
+from agent.repl.screen import Quoted, join
+from agent.safe_text import exact_json, look_alikes, one_line, shorten, spelled, strict
 from agent.store.records import ApprovalRecord, SessionRecord
+from agent.types import BY_HAND
 
 _HEADINGS = {
     "write": "Run this call?",
@@ -56,10 +58,12 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
         return Group(*parts, *question_lines(approval.args))
     parts += _section("arguments", _arguments(approval.args))
     parts += _section("where the values occur", _provenance(approval.provenance or ()))
-    parts += _section(
-        "changed or left open by the check", [Text(strict(n)) for n in approval.notes]
-    )
-    parts += _section("what would change", _preview(approval.preview or {}))
+    if approval.kind == "in_doubt":
+        parts += _section("what is known of it", _known(approval.notes))
+    else:
+        notes = [Quoted(_folded(strict(note))) for note in approval.notes]
+        parts += _section("changed or left open by the check", notes)
+    parts += _section("what would change", _preview(approval.tool, approval.preview or {}))
     return Group(*parts)
 
 
@@ -73,7 +77,7 @@ def call_line(approval: ApprovalRecord, width: int) -> str:
 def short_args(args: Mapping[str, Any]) -> str:
     """Arguments on one line: ``order_id="A1" expected_revision=3``."""
     return " ".join(
-        f"{one_line(key)}={exact_json(value, indent=None)}" for key, value in args.items()
+        f"{spelled(key)}={exact_json(value, indent=None)}" for key, value in args.items()
     )
 
 
@@ -158,8 +162,10 @@ def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(no_wrap=True)
     facts.add_column(overflow="fold")
-    name = f"{strict(session.title)} ({session.id})" if session.title else session.id
+    name = f"{one_line(session.title)} ({session.id})" if session.title else session.id
     undo = f"can be undone: {approval.undo}" if approval.undo else "cannot be undone"
+    if approval.undo and approval.undo.startswith(BY_HAND):
+        undo = f"can only be undone {approval.undo}"
     if approval.kind != "write":
         undo = ""
     rows = (
@@ -182,16 +188,29 @@ def _listed(effects: Iterable[str]) -> str:
     return ", ".join(map(one_line, effects)) or "unknown"
 
 
-def _section(title: str, body: list[Text]) -> list[RenderableType]:
+def _section(title: str, body: Sequence[RenderableType]) -> list[RenderableType]:
     return [Text(title, "dim"), *body] if body else []
 
 
-def _arguments(args: Mapping[str, Any]) -> list[Text]:
+def _label(text: str) -> Text:
+    """A line of ours, and no more than one: what is named in it may be of any length."""
+    return Text(text, "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _inside(text: Text) -> Padding:
+    """Further in than any line of ours, wherever the screen breaks it."""
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _folded(text: str, style: str = "") -> Text:
+    return Text(text, style, overflow="fold")
+
+
+def _arguments(args: Mapping[str, Any]) -> list[RenderableType]:
     """The arguments as exact JSON, then what may be mistaken in them."""
-    readable = exact_json(dict(args))
     warnings = dict.fromkeys(map(str, look_alikes(_raw_text(args))))
     return [
-        Text(readable, overflow="fold"),
+        _inside(_folded(exact_json(dict(args)))),
         *(Text(f"! {warning}", "bold red") for warning in warnings),
     ]
 
@@ -205,13 +224,14 @@ def _raw_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _provenance(sources: Iterable[Mapping[str, Any]]) -> list[Text]:
+def _provenance(sources: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
     """Where each value occurs (``agent.provenance.Source``); the model's own stand out."""
     return [
-        Text(
-            f"  {one_line(str(source.get('path', '')))}: {_origin(source)}",
-            "bold" if source.get("origin") == "model" else "",
-            overflow="fold",
+        _inside(
+            _folded(
+                f"{one_line(str(source.get('path', '')))}: {_origin(source)}",
+                "bold" if source.get("origin") == "model" else "",
+            )
         )
         for source in sources
     ]
@@ -223,21 +243,40 @@ def _origin(source: Mapping[str, Any]) -> str:
             return "in your words"
         case "tool":
             return f"in a result of {one_line(str(source.get('tool')))}"
+        case "reviewer":
+            return "in your edit"
+        case "record":
+            return "from what is recorded of the write it undoes"
         case "model":
             return "nowhere before: the model wrote it, or it is a default"
     return short_args(source)
 
 
-def _preview(preview: Mapping[str, Any]) -> list[Text]:
-    lines = [Text(strict(str(preview["summary"])), "bold")] if preview.get("summary") else []
-    if preview.get("diff"):
-        return lines + [_diff_line(line) for line in str(preview["diff"]).rstrip("\n").split("\n")]
-    for label in ("before", "after"):
-        if preview.get(label):
-            lines += [Text(label, "dim"), Text(strict(str(preview[label])), overflow="fold")]
+def _known(notes: Iterable[str]) -> list[RenderableType]:
+    """What is known of a write in doubt: who says it, a line of ours, and then their words."""
+    lines: list[RenderableType] = []
+    for note in notes:
+        who, _, said = note.partition("\n")
+        lines += [_label(strict(who)), *([Quoted(_folded(strict(said)))] if said else [])]
     return lines
+
+
+def _preview(tool: str, preview: Mapping[str, Any]) -> list[RenderableType]:
+    """What the tool says that the call would change."""
+    lines: list[RenderableType] = []
+    if preview.get("summary"):
+        lines.append(Quoted(_folded(strict(str(preview["summary"])), "bold")))
+    if preview.get("diff"):
+        diff = str(preview["diff"]).rstrip("\n").split("\n")
+        lines.append(Quoted(*map(_diff_line, diff)))
+    else:
+        for label in ("before", "after"):
+            if preview.get(label):
+                said = Quoted(_folded(strict(str(preview[label]))))
+                lines += [_label(label), said]
+    return [_label(f"{one_line(tool)} says"), *lines] if lines else []
 
 
 def _diff_line(line: str) -> Text:
     style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-    return Text(strict(line), style, overflow="fold")
+    return _folded(strict(line), style)

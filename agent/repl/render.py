@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 RESULT_LINES = 3
 """How many lines of a result are shown while a turn runs; the model reads all of it."""
 
+_HANGING = "\n" + 4 * " "
+"""Before the further lines of a result, so that none stands where a line of ours begins."""
+
 _VERDICTS = {"allow": ("allowed", "dim"), "ask": ("asks you", "yellow"), "deny": ("denied", "red")}
 _NEXT = {
     "stopped": 'Say "continue" to go on.',
@@ -147,13 +150,13 @@ class TurnView:
     def _result(self, event: CallFinished) -> None:
         lines = plain(event.text).strip("\n").split("\n")
         tool = one_line(event.tool)
-        room = max(self._screen.console.width - 4, 10)
+        room = max(self._screen.console.width - 2 - len(_HANGING), 10)
         shown = [shorten(lines[0], max(room - len(tool) - 2, 10))]
         shown += [shorten(line, room) for line in lines[1:RESULT_LINES]]
         if len(lines) > RESULT_LINES:
             shown.append(f"… {len(lines) - RESULT_LINES} more lines")
         style = "red" if event.status == "error" else "dim"
-        text = Text.assemble((f"{tool} ", "bold"), ("\n".join(shown), style))
+        text = Text.assemble((f"{tool} ", "bold"), (_HANGING.join(shown), style))
         self._screen.show(self._under(event.call, text))
 
     def _under(self, call: str, text: Text) -> RenderableType:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
@@ -125,6 +125,21 @@ class Screen:
             text = Text(plain(self._status), "dim", no_wrap=True, overflow="ellipsis", end="")
             text.truncate(max(self.console.width - 1, 1), overflow="ellipsis")
             self.console.print(_Guarded(text), end="")
+
+
+class Quoted:
+    """What others say, with a bar before each of its lines on the screen: none can pass for a line
+    of ours."""
+
+    BAR = "  │ "
+
+    def __init__(self, *said: RenderableType) -> None:
+        self._said = Group(*said)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        inner = options.update(width=max(options.max_width - len(self.BAR), 1))
+        for line in console.render_lines(self._said, inner, pad=False):
+            yield from (Segment(self.BAR), *line, Segment.line())
 
 
 class _Guarded:

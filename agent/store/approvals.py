@@ -425,6 +425,7 @@ def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
         actor,
         comment=decision.message or None,
         args=decision.args if decision.type == "edit" else None,
+        preview=decision.preview if decision.type == "edit" else None,
         digest={"approve": approval.digest, "edit": digest}.get(decision.type),
     )
 
@@ -452,6 +453,8 @@ def _check_form(approval_id: str, decision: Decision, digest: str | None) -> Non
             canonical_json(decision.args)
         except (TypeError, ValueError) as error:
             raise _invalid(approval_id, f"the edited arguments are not JSON ({error})") from error
+        if not isinstance(decision.preview, dict | None):
+            raise _invalid(approval_id, "the preview of an edit is a Preview by field")
     elif decision.args is not None:
         raise _invalid(approval_id, f"{decision.type} takes no arguments; use edit")
     if not isinstance(decision.message, str):

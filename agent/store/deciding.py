@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, or_, select, update
 
-from agent.errors import AlreadyDecided, ApprovalExpired
+from agent.errors import AlreadyDecided, ApprovalExpired, ApprovalVoid
 from agent.store.ids import now
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals
@@ -43,10 +43,11 @@ def close(
     comment: str | None = None,
     args: dict[str, Any] | None = None,
     digest: str | None = None,
+    preview: dict[str, Any] | None = None,
 ) -> ApprovalRecord:
     """Make a pending approval of a locked session ``status``; ``None``: the program did.
 
-    ``args`` are those of an edit, ``digest`` binds the arguments that may run.
+    ``args`` are those of an edit, with its ``preview``; ``digest`` binds what may run.
 
     Raises:
         AlreadyDecided: It is not pending any more.
@@ -54,6 +55,7 @@ def close(
     change = {
         "status": status,
         "decided_args": args,
+        "decided_preview": preview,
         "decided_digest": digest,
         "decided_by": actor.name if actor else None,
         "decided_uid": actor.uid if actor else None,
@@ -87,6 +89,7 @@ UNDECIDED: dict[str, Any] = {
     "status": "pending",
     "interrupt": None,
     "decided_args": None,
+    "decided_preview": None,
     "decided_digest": None,
     "decided_by": None,
     "decided_uid": None,
@@ -116,7 +119,8 @@ def make_void(writing: Writing, approval: ApprovalRecord, reason: str) -> None:
         "decided_by": approval.decided_by,
         "reason": reason,
     }
-    writing.record(approval.session, "approval.void", entry)
+    about = [approval.args, approval.decided_args]
+    writing.record(approval.session, "approval.void", entry, about=about)
 
 
 def close_doubt(writing: Writing, doubt: ApprovalRecord, state: EffectState) -> ApprovalRecord:
@@ -127,6 +131,8 @@ def close_doubt(writing: Writing, doubt: ApprovalRecord, state: EffectState) -> 
 def already_decided(approval: ApprovalRecord) -> AlreadyDecided:
     """The error for an answer that comes second."""
     by, at = approval.decided_by or "", approval.decided_at or ""
+    if approval.was_void:
+        return ApprovalVoid(approval.id, approval.session, by, at)
     if approval.status == "expired" and approval.kind == "write":
         return ApprovalExpired(approval.id, approval.session, approval.expires_at or at)
     return AlreadyDecided(approval.id, approval.status, by, at)

@@ -77,9 +77,10 @@ class Leases:
         """The lease in force, if there is one."""
         with self._db.read() as conn:
             row = conn.execute(_LEASE.where(sessions.c.id == session)).one_or_none()
-        if row is None or not owner_lives(row[0], row[2], row[3], self._db.home):
+        if row is None:
             return None
-        return LeaseRecord(session=session, owner=row[0], epoch=row[1], expires_at=row[2])
+        lease = LeaseRecord(session=session, owner=row[0], epoch=row[1], expires_at=row[2])
+        return lease if owner_lives(lease.owner, lease.expires_at, row[3], self._db.home) else None
 
 
 def owner_lives(owner: str, expires_at: float, clock: float, home: Path | None) -> bool:

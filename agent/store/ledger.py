@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, or_, select, update
 
 from agent.canonical import canonical_json
 from agent.errors import (
@@ -75,6 +75,14 @@ _AFTER_TURN = Statement(
 _OPEN_DOUBTS = Statement(
     select(effects)
     .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
+    .order_by(effects.c.n)
+)
+_OPEN_WRITES = Statement(
+    select(effects)
+    .where(
+        effects.c.session == bindparam("session"),
+        or_(effects.c.state == "in_doubt", effects.c.state == "intended"),
+    )
     .order_by(effects.c.n)
 )
 _UNDOING = Statement(select(effects).where(effects.c.undoes == bindparam("undoes")))
@@ -212,9 +220,10 @@ class Ledger:
     ) -> EffectRecord:
         """Record how an attempt ended; a result that comes late still resolves a doubt.
 
-        It needs no lease: a result is evidence, whoever brings it. What is final, settled by a
-        person, or a later attempt is left as it is; the trail then keeps the late result, and
-        the row as it stands is returned.
+        It needs no lease: a result is evidence, whoever brings it. What is final, or a later
+        attempt, is left as it is; the trail then keeps the late result, and the row as it stands
+        is returned. But that it happened counts against whoever had said that it did not:
+        ``evidence`` then has both, under ``against``.
 
         Raises:
             NotFound: There is no such effect.
@@ -233,8 +242,7 @@ class Ledger:
             if not ended:  # not as it was left when it began
                 effect = _read(writing, id)
                 if effect.attempts != attempt or effect.state != "in_doubt":
-                    _record_late(writing, effect, attempt, change)
-                    return effect
+                    return _came_late(writing, effect, attempt, change)
                 _change(writing, effect, change)
             _record_outcome(writing, f"effect.{state}", effect, change | {"attempt": attempt})
             if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
@@ -274,11 +282,7 @@ class Ledger:
                 return effect
             change = _as_found(effect, finding, found, result)
             _change(writing, effect, change)
-            writing.record(
-                effect.session,
-                "effect.found",
-                {**_name(effect), "happened": finding.happened, **found},
-            )
+            _record(writing, effect, "effect.found", {"happened": finding.happened, **found})
             if finding.happened is not None and (doubt := open_doubt(writing, effect)) is not None:
                 close_doubt(writing, doubt, change["state"])
         return effect.model_copy(update=change)
@@ -359,6 +363,10 @@ class Ledger:
         """The writes of a session that may have happened, in the order in which they began."""
         return self._all(_OPEN_DOUBTS, session=session)
 
+    def open_writes(self, session: str) -> EffectList:
+        """Those, and what was begun and not ended, here or by a process that may be dead."""
+        return self._all(_OPEN_WRITES, session=session)
+
     def _all(self, query: Statement, **values: Any) -> EffectList:
         with self._db.read() as conn:
             return [EffectRecord(**row) for row in query.all(conn, **values)]
@@ -391,11 +399,8 @@ def settle_effect(
         "ended_at": at,
     }
     _change(writing, effect, change)
-    writing.record(
-        effect.session,
-        "effect.settled",
-        {**_name(effect), "settled": settled, "comment": comment, "by": actor_data(actor)},
-    )
+    said = {"settled": settled, "comment": comment, "by": actor_data(actor)}
+    _record(writing, effect, "effect.settled", said)
     return effect.model_copy(update=change)
 
 
@@ -443,7 +448,7 @@ def _check_not_undone(writing: Writing, undoes: str, known: EffectRecord | None)
 def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
     """A write that must not be entered: what is known about it, ``intended`` becoming a doubt."""
     if digest != effect.digest:
-        writing.record(effect.session, "effect.refused", {**_name(effect), "other_digest": digest})
+        _record(writing, effect, "effect.refused", {"other_digest": digest})
         return Begun("refused", effect)
     if effect.state == "intended":
         return Begun("in_doubt", _in_doubt(writing, effect))
@@ -454,7 +459,7 @@ def _in_doubt(writing: Writing, effect: EffectRecord) -> EffectRecord:
     change: dict[str, Any] = {"state": "in_doubt"}
     _change(writing, effect, change)
     why = "begun before, and no outcome was recorded"
-    writing.record(effect.session, "effect.in_doubt", {**_name(effect), "why": why})
+    _record(writing, effect, "effect.in_doubt", {"why": why})
     return effect.model_copy(update=change)
 
 
@@ -495,13 +500,30 @@ def _check_rule(
         raise RuleEnded(rule)
 
 
-def _record_late(
+def _came_late(
     writing: Writing, effect: EffectRecord, attempt: int, outcome: dict[str, Any]
-) -> None:
-    """Keep a result that changes nothing any more, unless it only repeats what is recorded."""
+) -> EffectRecord:
+    """Keep a result that came after the word on its write, unless it only repeats that."""
     said = (attempt, outcome["state"], outcome["result"])
-    if said != (effect.attempts, effect.state, effect.result):
-        _record_outcome(writing, "effect.late", effect, outcome | {"attempt": attempt})
+    if said == (effect.attempts, effect.state, effect.result):
+        return effect
+    _record_outcome(writing, "effect.late", effect, outcome | {"attempt": attempt})
+    if outcome["state"] != "committed" or effect.state == "committed":
+        return effect
+    if effect.settled == NOT_HAPPENED and effect.attempts == attempt:
+        return _contradicted(writing, effect, outcome)
+    return effect
+
+
+def _contradicted(writing: Writing, effect: EffectRecord, outcome: dict[str, Any]) -> EffectRecord:
+    """It happened, and somebody had said that it did not."""
+    before = effect.evidence or {}
+    against = {"settled": effect.settled, "by": before.get("by"), "at": effect.ended_at}
+    evidence = {**(outcome["evidence"] or {}), "against": against, "before": effect.evidence}
+    change = outcome | {"settled": None, "evidence": evidence}
+    _change(writing, effect, change)
+    _record(writing, effect, "effect.contradicted", against)
+    return effect.model_copy(update=change)
 
 
 def _locked(writing: Writing, effect_id: str) -> EffectRecord:
@@ -520,8 +542,9 @@ def _change(writing: Writing, effect: EffectRecord, values: dict[str, Any]) -> N
     _UPDATE.run(writing.conn, values | {"key": effect.id})
 
 
-def _name(effect: EffectRecord) -> dict[str, Any]:
-    return {
+def _record(writing: Writing, effect: EffectRecord, kind: str, data: dict[str, Any]) -> None:
+    """Add an entry about a write to the trail; what its arguments keep secret is masked in it."""
+    named = {
         "effect": effect.id,
         "message": effect.message,
         "call": effect.call,
@@ -529,6 +552,7 @@ def _name(effect: EffectRecord) -> dict[str, Any]:
         "digest": effect.digest,
         "attempt": effect.attempts,
     }
+    writing.record(effect.session, kind, named | data, about=[effect.args])
 
 
 def _record_intent(writing: Writing, effect: EffectRecord) -> None:
@@ -540,7 +564,7 @@ def _record_intent(writing: Writing, effect: EffectRecord) -> None:
         "idempotency_key": effect.idempotency_key,
         "undoes": effect.undoes,
     }
-    writing.record(effect.session, "effect.intended", _name(effect) | more)
+    _record(writing, effect, "effect.intended", more)
 
 
 def _record_outcome(
@@ -549,7 +573,6 @@ def _record_outcome(
     # The result itself is in the ledger; its hash here is enough to see that it was not changed.
     result = outcome["result"]
     data = {
-        **_name(effect),
         "attempt": outcome["attempt"],
         "state": outcome["state"],
         "result_sha256": sha256(canonical_json(result).encode()).hexdigest() if result else None,
@@ -557,4 +580,4 @@ def _record_outcome(
         "transaction": outcome["transaction"],
         "evidence": outcome["evidence"],
     }
-    writing.record(effect.session, kind, data)
+    _record(writing, effect, kind, data)

@@ -1,8 +1,9 @@
 """What the trail does not keep: secrets, told by the name of their field, by their shape or by
 their value.
 
-By name, whole values of fields are masked. By shape and by value, it is a part of a text, also
-within a key; the mark in its place says what it was.
+By name, whole values of fields are masked, and the same values elsewhere in the entry
+(``named_secrets``). By shape and by value, it is a part of a text, also within a key; the mark in
+its place says what it was.
 """
 
 from __future__ import annotations
@@ -10,34 +11,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from agent.canonical import canonical_json
+from agent.store.named_secrets import (
+    MASK,
+    SHORTEST,
+    NamedSecrets,
+    free_name,
+    masked_by_name,
+    masked_fields,
+    names_a_secret,
+)
 
 Mask = Callable[[str], str]
 
-MASK = "«masked»"
 OWN = "«masked: configured secret»"
 
-SHORTEST = 8
-"""Characters of a secret of this process that is masked by value; shorter ones are words too."""
-
-# Matched against a name without case and separators. Counts of tokens are not secrets.
-_SECRET = re.compile(
-    r"password|passwd|passphrase|passcode|secret|credential|authorization|authentication"
-    r"|cookie|bearer|apikey|accesskey|privatekey|signingkey|encryptionkey|connectionstring"
-    r"|token(?!s|ize|izer|count|limit|usage|budget|type)|jwt$"
+OURS = frozenset(
+    {"turn", "message", "call", "tool", "tool_version", "digest", "other_digest", "decided_digest"}
+    | {"effects", "behavior", "rule", "approval", "kind", "attempt", "undoes", "status", "state"}
+    | {"effect", "idempotency_key", "result_sha256", "sha256", "settled", "by", "decided_by", "at"}
+    | {"from", "to", "server", "expires_at"}
 )
-_SECRET_WHOLE = frozenset({"pwd", "pass", "auth", "pin", "otp", "cvv", "cvc", "xauth"})
-_SEPARATORS = re.compile(r"[^a-z0-9]")
-
-
-@lru_cache(maxsize=1024)
-def looks_secret(name: str) -> bool:
-    """Whether a field of this name (any case, any separators) is taken to hold a secret."""
-    plain = _SEPARATORS.sub("", name.lower())
-    return plain in _SECRET_WHOLE or _SECRET.search(plain) is not None
+"""Fields of an entry in which only the harness writes, such as ids and hashes. Whoever chooses an
+argument must not be able to blank them by giving a secret-looking one the same value."""
 
 
 @dataclass(frozen=True)
@@ -135,39 +133,37 @@ class Masks:
         # A mark is taken as a whole, lest a secret that is a word of it be found in there.
         self._own = re.compile("|".join(map(re.escape, [*own, *MARKS])))
 
-    def json(self, data: Mapping[str, Any]) -> str:
+    def json(self, data: Mapping[str, Any], about: Iterable[Any] = ()) -> str:
         """The canonical JSON of the data, masked.
+
+        Args:
+            about: JSON values that the data speaks of and does not hold, such as the arguments of
+                its call: the secrets that they name are masked in it too.
 
         Raises:
             ValueError, TypeError: It is not JSON.
         """
         named = masked_by_name(data)
+        if secrets := NamedSecrets(data, *about):
+            named = {
+                key: item if key in OURS else secrets.masked_in(item, self._own)
+                for key, item in named.items()
+            }
         text = canonical_json(named)
         found = [shape.masked for shape in SHAPES if shape.start.search(text)]
         if any(spelling in text for spelling in self._spellings):
             found.insert(0, self._without_own)
+        if names_a_secret(text):
+            found.append(masked_fields)
         return canonical_json(_masked_texts(named, found)) if found else text
 
     def text(self, text: str) -> str:
-        """The text with a mark in place of everything that has a secret's value or shape."""
-        return _through([self._without_own, *(shape.masked for shape in SHAPES)], text)
+        """The text with a mark in place of everything that has a secret's value, shape or name."""
+        shapes = (shape.masked for shape in SHAPES)
+        return _through([self._without_own, *shapes, masked_fields], text)
 
     def _without_own(self, text: str) -> str:
         return self._own.sub(lambda found: found[0] if found[0] in MARKS else OWN, text)
-
-
-def masked_by_name(value: Any) -> Any:
-    """A copy of a JSON value in which the value of every secret-looking field is ``MASK``."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return {
-            key: MASK if isinstance(key, str) and looks_secret(key) else masked_by_name(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [masked_by_name(item) for item in value]
-    return value
 
 
 def _masked_texts(value: Any, masks: Sequence[Mask]) -> Any:
@@ -182,7 +178,7 @@ def _masked_texts(value: Any, masks: Sequence[Mask]) -> Any:
     for key, item in value.items():
         name = _through(masks, key) if isinstance(key, str) else key
         whole = name == key
-        result[_free(name, result)] = _masked_texts(item, masks) if whole else MASK
+        result[free_name(name, result)] = _masked_texts(item, masks) if whole else MASK
     return result
 
 
@@ -190,12 +186,3 @@ def _through(masks: Sequence[Mask], text: str) -> str:
     for mask in masks:
         text = mask(text)
     return text
-
-
-def _free(name: Any, taken: Mapping[Any, Any]) -> Any:
-    """The name, with a number when two became the same."""
-    free, number = name, 1
-    while free in taken:
-        number += 1
-        free = f"{name} {number}"
-    return free

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 
+from agent.errors import StoreError
+from agent.safe_text import shorten
 from agent.types import ApprovalKind, ApprovalStatus, EffectState, SessionState
 
 
 class Record(BaseModel):
-    """A row as a frozen value. Times are ISO 8601 in UTC with microseconds and ``Z``."""
+    """A row as a frozen value. Times are ISO 8601 in UTC with microseconds and ``Z``.
+
+    Raises:
+        StoreError: The row holds what this program never writes (SQLite takes any type in any
+            column); its table, its name there and the value are said.
+    """
 
     model_config = ConfigDict(frozen=True)
+
+    table: ClassVar[str]
+    named_by: ClassVar[tuple[str, ...]] = ("id",)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _as_written(cls, values: Any, build: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return build(values)
+        except ValidationError as error:
+            raise _damaged(cls, values, error) from error
 
 
 class SessionRecord(Record):
@@ -22,6 +47,8 @@ class SessionRecord(Record):
     ``interrupted``. ``tokens`` is ``{"input": n, "output": n}``, empty where the model counts
     none; ``cost`` is US dollars or null.
     """
+
+    table = "sessions"
 
     id: str
     state: SessionState
@@ -49,12 +76,15 @@ class SessionRecord(Record):
 class ApprovalRecord(Record):
     """Something that waits, or waited, for a person.
 
-    ``args`` is what was proposed, ``decided_args`` what an edit made of it; ``digest`` binds
+    ``args`` is what was proposed, ``decided_args`` what an edit made of it
+    (``decided_preview``: what that was shown to change); ``digest`` binds
     whichever runs. ``comment`` is a rejection's reason or a response's text. ``attempt`` tells
     apart the questions about one call: the doubts of a write that ran again, and the approvals of
     one whose preview changed or that expired and was asked again. ``undoes`` is the effect that
     the call would compensate.
     """
+
+    table = "approvals"
 
     id: str
     kind: ApprovalKind
@@ -78,6 +108,7 @@ class ApprovalRecord(Record):
     undo: str | None = None
     asked_at: str = ""
     decided_args: dict[str, Any] | None = None
+    decided_preview: dict[str, Any] | None = None
     decided_digest: str | None = None
     decided_by: str | None = None
     decided_uid: int | None = None
@@ -101,6 +132,8 @@ class EffectRecord(Record):
     said so; which of them and when is in ``evidence``. ``undoes`` is the effect it compensates,
     ``before`` what its contract's preview showed as the record right before it was entered.
     """
+
+    table = "effects"
 
     id: str
     session: str
@@ -130,6 +163,8 @@ class EffectRecord(Record):
 class RuleRecord(Record):
     """An "always for this session" rule that a person agreed to."""
 
+    table = "rules"
+
     id: str
     session: str
     tool: str
@@ -148,6 +183,9 @@ class TrailEntry(Record):
     ``erased`` entry, whose session was deleted, only the hashes are left.
     """
 
+    table = "trail"
+    named_by = ("position", "session", "seq")
+
     seq: int
     at: str
     session: str
@@ -164,7 +202,27 @@ class TrailEntry(Record):
 class LeaseRecord(Record):
     """Who may drive a session until when; the epoch fences what a stale owner would record."""
 
+    table = "sessions"
+    named_by = ("session",)
+
     session: str
     owner: str
     epoch: int
     expires_at: float
+
+
+def _damaged(kind: type[Record], row: Any, error: ValidationError) -> StoreError:
+    wrong = error.errors()[0]
+    field = ".".join(map(str, wrong["loc"]))
+    names = ", ".join(f"{name} {row.get(name)!r}" for name in kind.named_by)
+    session = row.get("session", row.get("id"))
+    next_step = (
+        "What is wrong with the trail is named by: sayso trail verify"
+        if kind.table == "trail"
+        else f"What was recorded about it is shown by: sayso trail show {session}"
+    )
+    return StoreError(
+        f"A row of the table {kind.table} is damaged ({names}): its {field} is "
+        f"{shorten(repr(wrong['input']), 60)}, which this program never writes there. "
+        f"Nothing was changed. {next_step}"
+    )

@@ -12,7 +12,7 @@ from agent.store.database import Database, with_fresh_id
 from agent.store.ids import now
 from agent.store.lookup import Lookup
 from agent.store.records import RuleRecord
-from agent.store.schema import rules
+from agent.store.schema import approvals, rules
 from agent.store.statement import Statement
 from agent.store.writing import Writing, actor_data
 from agent.types import Actor
@@ -122,4 +122,13 @@ def _record(writing: Writing, kind: str, rule: RuleRecord, actor: Actor) -> None
             "scope_args": rule.scope_args,
             "by": actor_data(actor),
         },
+        about=_arguments_shown(writing, rule),
     )
+
+
+def _arguments_shown(writing: Writing, rule: RuleRecord) -> list[Any]:
+    """The arguments that a person has seen of this tool: the words of a scope may quote them."""
+    of_tool = select(approvals.c.args).where(
+        approvals.c.session == rule.session, approvals.c.tool == rule.tool
+    )
+    return list(writing.conn.scalars(of_tool))

@@ -53,7 +53,7 @@ class AnyText(TypeDecorator[str]):
         return _UNSTORABLE.sub(lambda m: "\\\\" if m[0] == "\\" else f"\\u{ord(m[0]):04x}", value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None or "\\" not in value:
+        if not isinstance(value, str) or "\\" not in value:
             return value
         return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", value)
 
@@ -68,7 +68,10 @@ class Json(TypeDecorator[Any]):
         return None if value is None else canonical_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else json.loads(value)
+        try:
+            return None if value is None else json.loads(value)
+        except (ValueError, TypeError, RecursionError):
+            return value  # the record that is made of the row says what is wrong with it
 
 
 class clock(FunctionElement[float]):  # noqa: N801  (reads as the SQL function that it is)
@@ -158,6 +161,7 @@ approvals = Table(
     Column("undo", AnyText),
     Column("asked_at", Plain, nullable=False),
     Column("decided_args", Json),
+    Column("decided_preview", Json),
     Column("decided_digest", Plain),
     Column("decided_by", AnyText),
     Column("decided_uid", BigInteger),

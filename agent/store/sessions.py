@@ -22,7 +22,7 @@ from agent.store.ids import now
 from agent.store.leases import FREE, in_force, owner_lives
 from agent.store.lookup import Lookup, is_id
 from agent.store.owner import is_this_process
-from agent.store.records import SessionRecord
+from agent.store.records import LeaseRecord, SessionRecord
 from agent.store.schema import approvals, clock, effects, rules, sessions, trail
 from agent.store.statement import Statement
 from agent.store.trail import TOMBSTONE
@@ -46,6 +46,7 @@ _PAGE = 200
 _READ = select(
     *(sessions.c[name] for name in SessionRecord.model_fields),
     sessions.c.lease_owner,
+    sessions.c.lease_epoch,
     sessions.c.lease_expires_at,
     clock().label("clock"),
 ).where(sessions.c.deleted_at.is_(None))
@@ -276,11 +277,16 @@ def _records(rows: Iterable[Mapping[Any, Any]], home: Path | None) -> list[Sessi
 
 def _record(row: Mapping[Any, Any], home: Path | None) -> SessionRecord:
     record = SessionRecord(**row)
-    if record.state == "running" and not owner_lives(
-        row["lease_owner"], row["lease_expires_at"], row["clock"], home
-    ):
-        return record.model_copy(update={"state": "interrupted"})
-    return record
+    if record.state != "running":
+        return record
+    lease = LeaseRecord(
+        session=record.id,
+        owner=row["lease_owner"],
+        epoch=row["lease_epoch"],
+        expires_at=row["lease_expires_at"],
+    )
+    lives = owner_lives(lease.owner, lease.expires_at, row["clock"], home)
+    return record if lives else record.model_copy(update={"state": "interrupted"})
 
 
 def _missing(conn: Connection, text: str) -> NotFound:

@@ -38,6 +38,7 @@ from agent.store.writing import Writing, hash_of_data, hash_of_entry
 _PAGE = 500
 TOMBSTONE = "session.deleted"
 _CHECKED = select(
+    trail.c.position,
     trail.c.seq,
     trail.c.at,
     trail.c.kind,
@@ -48,6 +49,7 @@ _CHECKED = select(
     trail.c.hash,
 ).execution_options(yield_per=_PAGE)
 _END = select(sessions.c.trail_seq, sessions.c.trail_hash, sessions.c.trail_seal)
+_ROW = _END.add_columns(sessions.c.deleted_at, sessions.c.deleted_by)
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Trail:
 
 def _check(conn: Connection, session: str, key: TrailKey | None, kept: End | None) -> list[Problem]:
     """What is wrong with one chain, its seal, and the end that was kept of it elsewhere."""
-    end = conn.execute(_END.where(sessions.c.id == session)).one_or_none()
+    end = conn.execute(_ROW.where(sessions.c.id == session)).one_or_none()
     chain = _ChainCheck(session, kept)
     for row in conn.execute(_CHECKED.where(trail.c.session == session).order_by(trail.c.seq)):
         chain.look_at(row)
@@ -241,6 +243,7 @@ class _ChainCheck:
         self.found_kept = False
         self.problems: list[Problem] = []
         self.seq, self.hash = 0, ""
+        self.position = 0
         self.erased: list[int] = []
         self.tombstone = 0
 
@@ -255,6 +258,8 @@ class _ChainCheck:
             self._missing(self.seq + 1, row.seq - 1)
         elif row.prev != self.hash:
             self._note(row.seq, "does not follow the entry before it: one of them was replaced")
+        if row.position <= self.position:
+            self._note(row.seq, "does not stand behind the entry before it: they were reordered")
         expected = hash_of_entry(row.prev, row.seq, row.at, self.session, row.kind, row.data_hash)
         if expected != row.hash:
             self._note(row.seq, "was changed, or moved from another place")
@@ -268,7 +273,7 @@ class _ChainCheck:
             self.found_kept = True
             if row.hash != self.kept.hash:
                 self._note(row.seq, "is not the entry that the head names")
-        self.seq, self.hash = row.seq, row.hash
+        self.seq, self.hash, self.position = row.seq, row.hash, row.position
 
     def close(self, end: Any, key: TrailKey | None) -> list[Problem]:
         if end is None:
@@ -281,6 +286,8 @@ class _ChainCheck:
             self._missing(self.seq + 1, max(end.trail_seq, 1))
         elif self.seq != end.trail_seq or self.hash != end.trail_hash:
             self._note(self.seq, "is not the entry that the session names as its last")
+        if end is not None:
+            self._check_deletion(end)
         if end and key:
             self._check_seal(end, key)
         if self.kept and not self.found_kept:
@@ -290,6 +297,13 @@ class _ChainCheck:
             if seq >= self.tombstone:
                 self._note(seq, "its data was erased, and the session was not deleted after it")
         return sorted(self.problems, key=lambda problem: problem.seq)
+
+    def _check_deletion(self, end: Any) -> None:
+        is_marked = end.deleted_at is not None or end.deleted_by is not None
+        if is_marked and not self.tombstone:
+            self._note(self.seq, "the session is marked as deleted, and no entry says so")
+        if self.tombstone and not is_marked:
+            self._note(self.tombstone, "the session was deleted, and is not marked so any more")
 
     def _check_seal(self, end: Any, key: TrailKey) -> None:
         if end.trail_seal is None:
@@ -333,4 +347,4 @@ def _in_order(*, of_session: bool, of_kind: bool = False, backwards: bool = Fals
 
 def _entry(row: Row) -> TrailEntry:
     erased = row["data"] is None
-    return TrailEntry(**row | {"data": row["data"] or {}, "erased": erased})
+    return TrailEntry(**row | {"data": {} if erased else row["data"], "erased": erased})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Text, bindparam, insert, select, update
 
 from agent.canonical import canonical_json
-from agent.errors import LeaseLost, NotFound
+from agent.errors import LeaseLost, NotFound, StoreError
 from agent.store.ids import now
 from agent.store.records import EffectRecord
 from agent.store.safeguards import Safeguards
@@ -92,11 +93,13 @@ class Writing:
         Raises:
             NotFound: There is no such session, or it was deleted (when and by whom is said).
             LeaseLost: The lease has another epoch.
+            StoreError: The row of the session is damaged.
         """
         row = _LOCK.one(self.conn, session=session)
         if row is None:
             raise NotFound("session", session, hint="List them: sayso sessions")
         guard = Guard(**row)
+        _check_types(session, guard)
         if guard.deleted_at is not None and not deleted:
             raise deleted_session(session, guard.deleted_at, guard.deleted_by)
         if epoch is not None and guard.lease_epoch != epoch:
@@ -130,8 +133,14 @@ class Writing:
         self._heads.setdefault(values["session"], head)
         return EffectRecord(**values)
 
-    def record(self, session: str, kind: str, data: dict[str, Any]) -> None:
+    def record(
+        self, session: str, kind: str, data: dict[str, Any], *, about: Sequence[Any] = ()
+    ) -> None:
         """Add an entry to the trail of a locked session; secrets in its data are masked.
+
+        Args:
+            about: What the entry speaks of and does not hold, such as the arguments of its call:
+                the secrets that are named there are masked in the entry.
 
         Raises:
             StoreError: The chain is sealed, and not with the key of this process.
@@ -139,7 +148,7 @@ class Writing:
         head = self._heads[session]
         if not head.grown:
             self._safeguards.check_seal(session, head.seq, head.hash, head.seal)
-        text = self._safeguards.masks.json(data)
+        text = self._safeguards.masks.json(data, about)
         entry = _chain_entry(session, kind, text, head.seq + 1, head.hash)
         head.seq, head.hash, head.grown = entry["seq"], entry["hash"], True
         self._entries.append(entry)
@@ -164,6 +173,25 @@ class Writing:
         if key is None or head.seal is None or not head.grown:
             return {}
         return {"trail_seal": key.seal(session, head.seq, head.hash)}
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "trail_seq": int,
+    "trail_hash": str,
+    "lease_owner": str,
+    "lease_epoch": int,
+    "lease_expires_at": (int, float),
+}
+
+
+def _check_types(session: str, guard: Guard) -> None:
+    """Refuse to write about a session whose row holds what this program never writes there."""
+    for name, kind in _TYPES.items():
+        if not isinstance(value := getattr(guard, name), kind):
+            raise StoreError(
+                f"The row of session {session} is damaged: its {name} is {value!r}. Nothing was "
+                f"changed. What is wrong with its trail is named by: sayso trail verify {session}"
+            )
 
 
 def deleted_session(session: str, at: str, by: str | None) -> NotFound:

@@ -68,8 +68,28 @@ def test_an_edit_is_asked_again_until_it_fits(chat):
     chat.expect("order_id: a string is expected.")
     chat.expect('{"order_id": 7}')
     chat.send("\x7f" * 2 + '"A2", "expected_revision": 4}\x13')
+    chat.asked("y run this")
+    chat.send("y")
     chat.expect("edited")
     assert finished(chat) == ("""ap-1 edit {"order_id": "A2", "expected_revision": 4} ''""")
+
+
+def test_what_an_edit_would_change_is_shown_before_it_is_agreed_to(chat):
+    chat.send("e")
+    chat.expect('"expected_revision": 3\n}')
+    chat.send("\x7f" * 60 + '{"order_id": "A2"}\x13')
+    chat.expect("as you edited it")
+    chat.expect("order A2: shipped → cancelled")
+    chat.asked("y run this")
+    assert chat.log == [ASKED]
+    chat.send("e")  # once more: what was typed is still there
+    chat.expect('{"order_id": "A2"}')
+    chat.send("\x7f" * 3 + '3"}\x13')
+    chat.expect("order A3: shipped → cancelled")
+    chat.asked("y run this")
+    chat.send("q")
+    chat.asked("y approve")
+    assert chat.log == [ASKED]
 
 
 def test_an_edit_that_changes_nothing_decides_nothing(chat):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -21,6 +22,8 @@ from agent.store.records import ApprovalRecord
 from tests.cli.program import SCRIPT, TIMEOUT, Invoke, cancel, finish, read, start, status_of
 from tests.cli.test_chat_real import chat
 from tests.support.openai_server import Call, ModelServer, Reply
+from tests.support.terminal import Terminal
+from tools.worlds.order_desk import OrderDesk
 
 Model = Callable[..., ModelServer]
 
@@ -284,7 +287,12 @@ def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told(
 @contextmanager
 def terminal(*arguments: str) -> Iterator[pexpect.spawn[str]]:
     child = pexpect.spawn(
-        str(SCRIPT), list(arguments), encoding="utf-8", timeout=TIMEOUT, dimensions=(60, 120)
+        str(SCRIPT),
+        list(arguments),
+        encoding="utf-8",
+        timeout=TIMEOUT,
+        dimensions=(60, 120),
+        env={**os.environ, "LINES": "60"},  # readline may have left another number there
     )
     try:
         yield child
@@ -327,13 +335,113 @@ def test_on_a_terminal_an_edit_is_shown_as_it_would_run(
     (approval,) = waiting("A1")
     edit = '{"order_id": "b1", "expected_revision": 1}'
     with terminal("approve", approval.id, "--args", edit) as child:
-        child.expect_exact("would run with")
-        child.expect_exact('"order_id": "')
+        child.expect_exact("order_id")
+        child.expect_exact('"B1"')
+        child.expect_exact("in your edit")
         child.expect_exact("Approve it with the edited arguments? [y/N]")
         child.sendintr()
         child.expect(pexpect.EOF)
     assert child.exitstatus == 130
     assert store.approvals.get(approval.id).status == "pending"
+
+
+LONG = '''
+from pydantic import BaseModel
+from tools.contract import Contract, Preview, make_tool
+
+class Note(BaseModel, extra="forbid"):
+    text: str
+
+def add_note(text: str) -> str:
+    """Add a note."""
+    return "Added."
+
+def preview(args):
+    return Preview("notes: one more", after="\\n".join(f"line {n}." for n in range(1, 101)))
+
+contract = Contract(effects=frozenset({"write:notes"}), open_world=False, preview=preview)
+tools = [make_tool(add_note, args=Note, contract=contract)]
+'''
+IN_SHORT = """That was all of it:
+add_note  text="milk"
+would change: notes: one more
+"""
+
+
+@pytest.fixture
+def long_one(
+    sayso: Invoke, model: Model, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ApprovalRecord:
+    """A write that changes a hundred lines."""
+    tool = tmp_path / "notes.py"
+    tool.write_text(LONG)
+    monkeypatch.setenv("SAYSO_TOOLS", str(tool))
+    model(Reply(tool_calls=(Call("add_note", {"text": "milk"}),)), Reply("It is noted."))
+    assert sayso("run", "Note: milk").code == 3
+    return store.approvals.list()[0]
+
+
+def small(tmp_path: Path, *arguments: str) -> Terminal:
+    """A command on a terminal of 24 lines."""
+    settings = {n: v for n, v in os.environ.items() if n.startswith(("SAYSO_", "OPENAI_"))}
+    folder = tmp_path / "terminal"
+    folder.mkdir()
+    return Terminal(folder, [str(SCRIPT), *arguments], size=(24, 80), environment=settings)
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        (["approve"], "Approve it? [y/N]"),
+        (["reject", "--reason", "no"], "Reject it? [y/N]"),
+        (["respond", "--message", "done"], "Answer it, without running it? [y/N]"),
+    ],
+)
+def test_what_is_longer_than_the_screen_is_paged_and_the_call_stands_above_the_question(
+    long_one: ApprovalRecord, tmp_path: Path, command: list[str], question: str
+) -> None:
+    with small(tmp_path, *command, long_one.id, "--no-resume") as terminal:
+        shown = ""
+        while "Space shows" in (page := terminal.expect_one_of("it waiting", question)):
+            assert "line 100." not in page
+            assert len(re.findall(r"line \d+\.", page)) < 24
+            shown += page
+            terminal.expect_on_screen(KEY_MARK)
+            terminal.send("y")  # answers nothing: it has not been seen whole
+            terminal.expect("Show the rest first (Space)")
+            terminal.expect("it waiting")
+            terminal.send(" ")
+        shown += page
+        assert [f"line {n}." for n in range(1, 101)] == re.findall(r"line \d+\.", shown)
+        above = terminal.display.rpartition(question)[0]
+        assert above.endswith(IN_SHORT)
+        assert "Run this call?" not in above  # it has scrolled away
+        terminal.send("y\r")
+        terminal.expect(f'add_note(text="milk") [{long_one.id}]')
+        assert terminal.close() == 0
+        assert terminal.is_restored()
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
+def test_who_leaves_before_the_end_has_decided_nothing(
+    long_one: ApprovalRecord, store: Store, tmp_path: Path, key: str
+) -> None:
+    with small(tmp_path, "approve", long_one.id) as terminal:
+        terminal.expect("q leaves it waiting")
+        terminal.send(key)
+        terminal.expect(f"Nothing was decided; {long_one.id} still waits.")
+        assert terminal.close() == 1
+        assert terminal.is_restored()
+    assert store.approvals.get(long_one.id).status == "pending"
+
+
+def test_who_has_said_yes_on_the_command_line_is_not_made_to_turn_pages(
+    long_one: ApprovalRecord, tmp_path: Path
+) -> None:
+    with small(tmp_path, "approve", long_one.id, "--yes") as terminal:
+        terminal.expect("line 100.")
+        terminal.expect("It is noted.")
+        assert terminal.close() == 0
 
 
 # --- in doubt ------------------------------------------------------------------------------
@@ -546,3 +654,30 @@ def test_what_is_different_is_said_before_it_goes_on(
     result = sayso("approve", approval.id)
     assert (result.code, result.out) == (0, "Done.\n")
     assert f"Its workspace {workspace} is gone; file tools will fail." in result.err
+
+
+def test_what_became_of_a_void_approval_is_said_wherever_it_is_looked_at(
+    sayso: Invoke, model: Model, store: Store, sayso_home: Path
+) -> None:
+    refund = Call("refund_order", {"order_id": "C1", "amount": "5.00", "currency": "EUR"})
+    model(read("C1"), Reply(tool_calls=(refund,)), Reply("Done."))
+    assert sayso("run", "Refund 5 EUR of C1").code == 3
+    (old,) = store.approvals.list()
+    assert sayso("approve", old.id, "--no-resume").code == 0
+    OrderDesk(sayso_home / "worlds" / "orders.db").refund("C1", 100, "EUR", "theirs")
+
+    waits = sayso("resume", old.session)
+    assert waits.code == 3
+    (new,) = store.approvals.list()
+    assert "The record has changed since this was approved, so that approval is void." in waits.err
+    assert f"sayso approve {new.id}" in waits.err
+
+    again = sayso("approve", old.id)
+    assert again.code == 1
+    assert f"{old.id} is void: " in again.err
+    assert f"sayso approvals --session {old.session}" in again.err
+    assert " is void, and nothing ran" in sayso("approvals", old.id).out
+    assert " is void, and nothing ran" in sayso("show", old.session).out
+    (row,) = [line for line in sayso("approvals", "--all").out.splitlines() if old.id in line]
+    assert " void " in row
+    assert "superseded" not in row

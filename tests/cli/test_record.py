@@ -100,6 +100,39 @@ def tamper(home: Path, *statements: str) -> None:
             db.execute(statement)
 
 
+def test_a_damaged_row_of_the_trail_is_named_and_verify_says_what_is_wrong(
+    sayso: Invoke, session: str, sayso_home: Path
+) -> None:
+    entries = "INSERT INTO trail (session, seq, at, kind, data_hash, prev, hash)"
+    tamper(sayso_home, f"{entries} VALUES ('{session}', 'zz', '', '', '', '', '')")
+    for command in ("show", "export"):
+        for of in ([], [session]):
+            result = sayso("trail", command, *of)
+            assert result.code == 1
+            assert f"session '{session}', seq 'zz'): its seq is 'zz'" in result.err
+            assert "is named by: sayso trail verify" in result.err
+            assert "pydantic" not in result.err
+    named = sayso("trail", "verify")
+    assert named.code == 1
+    assert "what stands there is no entry" in named.out
+
+
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [("sessions", ["sessions"]), ("approvals", ["approvals", "--all"]), ("effects", ["effects"])],
+)
+def test_a_damaged_row_of_a_listing_is_named_and_the_trail_still_tells(
+    sayso: Invoke, session: str, sayso_home: Path, table: str, command: list[str]
+) -> None:
+    tamper(sayso_home, f"UPDATE {table} SET turn = 'zz'")
+    result = sayso(*command)
+    assert (result.code, result.out) == (1, "")
+    assert f"A row of the table {table} is damaged" in result.err
+    assert f"sayso trail show {session}" in result.err
+    assert sayso("trail", "show", session).code == 0
+    assert sayso("trail", "verify", session).code == 0
+
+
 CUT = (
     "DELETE FROM trail WHERE seq > 4",
     "UPDATE sessions SET trail_seq = 4, trail_hash = (SELECT hash FROM trail WHERE seq = 4)",

@@ -66,6 +66,15 @@ async def survey(steps: int, context: Context) -> str:
     return f"{steps} places"
 
 
+@server.tool(annotations={"readOnlyHint": True, "openWorldHint": False})
+async def members_page(user: str, password: str, context: Context) -> str:
+    """A page for members, read by a server that logs too much."""
+    await context.info(f"{user} comes with {password}")
+    await context.info("asked", extra={"login": [{"password": password}], "again": password})
+    await context.info("asked", extra={"session_token": "t-0kzmq7w1", "as": "t-0kzmq7w1"})
+    return "welcome"
+
+
 @server.tool(annotations={"readOnlyHint": True}, output_schema=None)
 def picture() -> list[object]:
     """A picture of the place."""

@@ -284,11 +284,15 @@ class FakeSession:
         args = json.dumps(approval.decided_args or approval.args)
         return f"{approval.status} {args} {approval.comment or ''}".strip()
 
-    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
-        if decision.type == "edit" and not isinstance(
-            (decision.args or {}).get("order_id", ""), str
-        ):
+    async def as_edited(self, approval_id: str, args: dict[str, Any]) -> ApprovalRecord:
+        if not isinstance(args.get("order_id", ""), str):
             raise InvalidDecision("order_id: a string is expected. Nothing was decided.")
+        approval = self._store.get(approval_id)
+        preview = {"summary": f"order {args.get('order_id')}: shipped → cancelled"}
+        changed = {"args": args, "digest": "another", "preview": preview, "provenance": None}
+        return approval if args == approval.args else approval.model_copy(update=changed)
+
+    def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
         decided = self._store.decide(approval_id, decision, "ada", "chat")
         self._log(f"{approval_id} {decision.type} {json.dumps(decision.args)} {decision.message!r}")
         return decided

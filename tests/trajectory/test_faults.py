@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from pydantic import BaseModel, ConfigDict
 
-from agent.evals.driving import Trajectory, converse
+from agent import evidence
+from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Settles, approves, stays_silent
 from agent.events import Message
 from agent.middleware import guard
@@ -20,7 +23,9 @@ from agent.session import AgentSession
 from agent.threads import in_thread
 from agent.types import Decision
 from tests.support.sessions import application, calls, session
+from tools import calling
 from tools.contract import (
+    Call,
     Contract,
     OutcomeUnknown,
     ToolFailure,
@@ -40,7 +45,7 @@ READS = Contract(effects=frozenset({"read:n"}), open_world=False, private=False)
 WRITES = Contract(effects=frozenset({"write:n"}), open_world=False, private=False)
 
 
-def reader(error: Exception | None = None) -> Any:
+def reader(error: BaseException | None = None) -> Any:
     def look(n: int) -> str:
         """Look at a number."""
         if error is not None and n < 0:
@@ -579,6 +584,94 @@ async def test_nor_what_an_asynchronous_body_raises(tmp_path: Path, error: Any) 
         assert "The call failed" in trajectory.results["read"]
         assert [effect.state for effect in app.store.ledger.list()] == ["in_doubt"]
         assert trajectory.done.answer == "It went wrong."
+
+
+CONTRACT_THAT_EXITS = {
+    "effects": ("committed", "changed 1"),
+    "precondition": (None, "Its precondition could not be checked: SystemExit: 0."),
+    "preview": ("committed", "changed 1"),
+    "conflict_key": ("committed", "changed 1"),
+    "always": ("committed", "changed 1"),
+    "postcondition": ("in_doubt", "The record could not be read: SystemExit: 0."),
+    "reconcile": ("in_doubt", "The outcome of this call is unknown"),
+    "check": ("in_doubt", "Read the record to find out."),
+}
+
+
+@pytest.mark.parametrize("which", CONTRACT_THAT_EXITS)
+@pytest.mark.parametrize("error", [SystemExit(0), Panic(), asyncio.CancelledError()], ids=repr)
+async def test_nor_what_a_function_of_a_contract_raises(
+    tmp_path: Path, which: str, error: Any
+) -> None:
+    """It could not say, as after any exception: the session goes on, and again after that."""
+
+    def odd(*_: Any) -> Any:
+        raise error
+
+    state, said = CONTRACT_THAT_EXITS[which]
+    lost = OutcomeUnknown("the line broke.") if which in ("reconcile", "check") else None
+    tool = writer([], lost, replace(WRITES, **{which: odd}))
+    async with session(tmp_path, [calls(("act", {"n": 1}), ids=["c"]), "Hm."], tools=[tool]) as (
+        app,
+        opened,
+    ):
+        trajectory = await converse(opened, "change it", stays_silent)
+        assert [opened.always_scope(row.id) for row in trajectory.asked] == [None] * (
+            state is not None
+        )
+        trajectory = await review(opened, approves, trajectory)
+
+        assert said.replace("SystemExit: 0", _named(error)) in trajectory.results["c"]
+        assert [e.state for e in app.store.ledger.list()] == [state] * (state is not None)
+        assert trajectory.done.answer == "Hm."
+        for row in opened.pending():
+            opened.decide(row.id, Decision("respond", message="happened"))
+        assert [event async for event in opened.resume()]
+
+
+@pytest.mark.parametrize("which", CONTRACT_THAT_EXITS)
+async def test_a_function_of_a_contract_that_never_answers_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    monkeypatch.setattr(calling, "SECONDS", 0.05)
+    monkeypatch.setattr(evidence, "RECORD_SECONDS", 0.5)
+    ends = threading.Event()
+    state, _ = CONTRACT_THAT_EXITS[which]
+    lost = OutcomeUnknown("the line broke.") if which in ("reconcile", "check") else None
+    tool = writer([], lost, replace(WRITES, **{which: lambda *_: ends.wait(60)}))
+    async with session(tmp_path, [calls(("act", {"n": 1}), ids=["c"]), "Hm."], tools=[tool]) as (
+        app,
+        opened,
+    ):
+        trajectory = await converse(opened, "change it", approves)
+        assert [e.state for e in app.store.ledger.list()] == [state] * (state is not None)
+        assert trajectory.done.answer == "Hm."
+    ends.set()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_nor_the_read_that_shows_a_person_what_became_of_a_write(
+    tmp_path: Path, is_async: bool
+) -> None:
+    async def looks(n: int) -> str:
+        """Look."""
+        raise SystemExit(0)
+
+    look = make_tool(looks, args=Number, contract=READS, name="look")
+    named = replace(WRITES, check=lambda args: Call("look", {"n": -1}))
+    tools = [
+        look if is_async else reader(SystemExit(0)),
+        writer([], OutcomeUnknown("the line broke."), named),
+    ]
+    steps = [calls(("act", {"n": 1}), ids=["c"]), "Hm."]
+    async with session(tmp_path, steps, tools=tools) as (_, opened):
+        assert (await converse(opened, "change it", approves)).done.answer == "Hm."
+        (asked,) = opened.pending()
+        assert asked.notes == ['look({"n":-1}) shows:\nit could not be read (SystemExit: 0)']
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ async def test_an_answer_that_the_record_does_not_bear_out_is_no_evidence(
         assert service.answer(1) in said
         asked = question(opened)
         assert summary in asked.notes[0]
-        assert asked.notes[1] == 'look({"n":1}) shows: the numbers are [1]'
+        assert asked.notes[1] == 'look({"n":1}) shows:\nthe numbers are [1]'
         assert len(opened.receipt().unknown) == 1
         assert service.numbers == [1]
 
@@ -241,9 +241,9 @@ async def test_what_the_record_cannot_tell_is_put_to_a_person_with_what_is_known
         assert LOOK in trajectory.results["c1"]
         assert "Do not repeat it." in trajectory.results["c1"]
         asked = question(opened)
-        assert asked.notes[0].startswith("its record: ")
+        assert asked.notes[0].startswith("act says of its record:\n")
         assert summary in asked.notes[0]
-        assert asked.notes[1] == 'look({"n":1}) shows: the numbers are [1]'
+        assert asked.notes[1] == 'look({"n":1}) shows:\nthe numbers are [1]'
         assert service.entries == [(the_effect(app).idempotency_key, 1)]
 
         await review(opened, Settles(happened=True))
@@ -480,7 +480,39 @@ async def test_what_the_service_would_not_recognise_goes_to_a_person(
     async with session(tmp_path, [act(1), "Hm."], tools=service.tools(**contract)) as (app, opened):
         await converse(opened, "go", approves)
         assert (the_effect(app).state, the_effect(app).attempts) == ("in_doubt", 1)
-        assert question(opened).notes == ['look({"n":1}) shows: the numbers are [1]']
+        assert question(opened).notes == ['look({"n":1}) shows:\nthe numbers are [1]']
+        assert service.numbers == [1]
+
+
+TOO_OLD: dict[str, tuple[float, float]] = {
+    "it will be forgotten while the request is on its way": (10, 4),
+    "it will be forgotten before the request is sent": (10, 9.9),
+    "it began later than now, by another clock": (10, -1),
+}
+
+
+@pytest.mark.parametrize(("key_seconds", "age"), TOO_OLD.values(), ids=TOO_OLD)
+async def test_a_key_that_may_be_forgotten_when_the_request_arrives_is_not_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key_seconds: float, age: float
+) -> None:
+    service = Service(plan=["lost after"])
+    monkeypatch.setattr(writes, "_age", lambda effect: age)
+    monkeypatch.setattr(writes, "BACK_OFF", 0.2)
+    tools = service.tools(idempotency="key", key_seconds=key_seconds, timeout=6)
+    async with session(tmp_path, [act(1), "Hm."], tools=tools) as (app, opened):
+        await converse(opened, "go", approves)
+        assert (the_effect(app).state, len(service.entries)) == ("in_doubt", 1)
+
+
+async def test_a_key_that_is_remembered_long_enough_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(plan=["lost after"])
+    monkeypatch.setattr(writes, "_age", lambda effect: 3.9)
+    tools = service.tools(idempotency="key", key_seconds=10, timeout=6)
+    async with session(tmp_path, [act(1), "Done."], tools=tools) as (app, opened):
+        await converse(opened, "go", approves)
+        assert (the_effect(app).state, len(service.entries)) == ("committed", 2)
         assert service.numbers == [1]
 
 
@@ -650,6 +682,48 @@ async def test_a_session_that_moves_on_enters_nothing_again(
         else:
             assert the_effect(app).state == "in_doubt"
             assert question(opened).call == "c1"
+
+
+async def test_nor_what_a_person_says_did_not_happen(tmp_path: Path) -> None:
+    service = Service()
+    session_id, effect = await left_intended(tmp_path, service, service.tools(), by_rule=False)
+    entries = list(service.entries)
+    steps = [act(1), "All right."]
+    async with application(tmp_path, steps, tools=service.tools()) as app:
+        async with app.open_session(session_id) as opened:
+            assert (await resumed(opened)).done.state == "waiting"
+            opened.decide(question(opened).id, Decision("respond", message="not happened"))
+            moved = await converse(opened, "never mind, do nothing more", approves)
+            assert moved.done.answer == "All right."
+            said = [str(m.content) for m in await opened.history() if m.type == "tool"][-1]
+            assert "was not run" in said
+        assert (app.store.ledger.get(effect.id).state, effect.attempts) == ("failed", 1)
+    assert service.entries == entries
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["under way", "committed"])
+async def test_what_other_code_began_keeps_its_outcome(tmp_path: Path, recorded: bool) -> None:
+    """The approval does not hold for the code that is there now; what it began did not vanish."""
+    service = Service()
+    old, new = service.tools(version="1"), service.tools(version="2")
+    session_id, effect = await left_intended(tmp_path, service, old, by_rule=False)
+    async with application(tmp_path, [act(1), "Hm."], tools=new) as app:
+        if recorded:
+            text = {"text": service.answer(1), "status": "success"}
+            app.store.ledger.finish(effect.id, attempt=1, state="committed", result=text)
+        async with app.open_session(session_id) as opened:
+            done = await resumed(opened)
+            assert done.done.answer == "Hm."
+            assert len(service.entries) == 1
+            if recorded:
+                assert done.results["c1"] == service.answer(1)
+                assert (opened.pending(), opened.receipt().done != ()) == ([], True)
+                return
+            assert "The outcome of this call is unknown" in done.results["c1"]
+            assert the_effect(app).state == "in_doubt"
+            opened.decide(question(opened).id, Decision("respond", message="happened"))
+            assert the_effect(app).state == "committed"
+            assert service.numbers == [1]
 
 
 # --- the same call once more -----------------------------------------------------------------

@@ -239,6 +239,21 @@ async def test_progress_is_told_and_the_log_is_kept(sayso_home: Path) -> None:
         assert app.store.trail.verify(opened.id) == []
 
 
+async def test_what_a_server_logs_has_no_secret_of_its_call_or_its_own(sayso_home: Path) -> None:
+    page = call("guide__members_page", user="ann", password="hunter2hunter2")
+    async with session(sayso_home, [step(page), "Done."], options=OPTIONS) as (app, opened):
+        await drive(app, opened, "what is new?", lambda approval: None)
+        plain, structured, own = (
+            entry.data["data"] for entry in app.store.trail.entries(opened.id, kind="mcp.log")
+        )
+        assert "ann comes with «masked»" in plain
+        assert "login" in structured
+        assert '"as": "«masked»"' in own
+        kept = json.dumps([*app.store.trail.export(opened.id)])
+        assert "hunter2" not in kept
+        assert "0kzmq7w1" not in kept
+
+
 async def test_a_picture_is_kept_in_a_file_until_its_session_is_deleted(sayso_home: Path) -> None:
     steps = [step(call("guide__picture")), "A view."]
     async with session(sayso_home, steps, options=OPTIONS) as (app, opened):
@@ -363,7 +378,8 @@ async def refused_as_another(home: Path, id_: str, options: Options) -> None:
         app.open_session(id_) as opened,
     ):
         events = [event async for event in opened.resume()]
-        assert "or the tool is another one since" in results(events)[-1]
+        said = "has changed since this call was approved, so the call was not run"
+        assert said in results(events)[-1]
         assert app.store.ledger.list(session=id_) == []
 
 

@@ -13,12 +13,15 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, closing, contextmanager
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+from uuid import uuid4
 
+import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -40,6 +43,7 @@ from langchain_core.messages import (
 from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
+from agent import checkpoints
 from agent.application import Application
 from agent.canonical import call_digest
 from agent.errors import (
@@ -61,6 +65,7 @@ from agent.store.records import ApprovalRecord, TrailEntry
 from agent.types import Decision
 from tests.support.openai_server import history_error
 from tests.support.sessions import application
+from tests.unit.store.databases import postgres, sqlite_template
 from tools.contract import (
     Call,
     CallInfo,
@@ -74,6 +79,8 @@ from tools.contract import (
     current_call,
     make_tool,
 )
+
+__all__ = ["postgres", "sqlite_template"]
 
 # --- the world and its tool ------------------------------------------------------------------
 
@@ -214,22 +221,94 @@ NONSENSE: tuple[Any, ...] = (
     Decision("edit", args={"n": "x"}),
     Decision("respond"),
 )
-template: list[Path] = []
-"""A state folder with an empty database of the current schema, for all examples."""
+
+
+# --- where it is kept ------------------------------------------------------------------------
+
+
+class Ground(Protocol):
+    """The database of one example. What a kill would leave in it is what counts."""
+
+    url: str
+
+    def cut(self) -> None:
+        """The process is dead: keep what is committed at this instant, and nothing after it."""
+
+    def mend(self) -> None:
+        """Another process may open it."""
+
+    def remove(self) -> None:
+        """The example is over."""
+
+
+class OnSqlite:
+    """A file, made from one with the current schema; at death it is copied."""
+
+    def __init__(self, template: Path, home: Path) -> None:
+        shutil.copy(template, home / "sayso.db")
+        self._home, self.url = home, f"sqlite:///{home}/sayso.db"
+
+    def cut(self) -> None:
+        """What the process does until it has unwound is forgotten with the original."""
+        with (
+            closing(sqlite3.connect(self._home / "sayso.db")) as here,
+            closing(sqlite3.connect(self._home / "left.db")) as there,
+        ):
+            here.backup(there)
+
+    def mend(self) -> None:
+        for name in ("sayso.db", "sayso.db-wal", "sayso.db-shm"):
+            (self._home / name).unlink(missing_ok=True)
+        (self._home / "left.db").rename(self._home / "sayso.db")
+
+    def remove(self) -> None:
+        """It goes with its folder."""
+
+
+class OnPostgres:
+    """A database of its own, made from one with the current schema; at death nobody gets in."""
+
+    def __init__(self, server: str, template: str) -> None:
+        self._server, self._name = server, f"m{uuid4().hex}"
+        self.url = on_server(server, self._name)
+        self._run(f"CREATE DATABASE {self._name} TEMPLATE {template}")
+
+    def cut(self) -> None:
+        """The server ends the process's connections, and with them what was not committed."""
+        self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
+        self._run(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self._name}'"
+        )
+
+    def mend(self) -> None:
+        self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
+
+    def remove(self) -> None:
+        self._run(f"DROP DATABASE {self._name} WITH (FORCE)")
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(self._server, autocommit=True) as conn:
+            conn.execute(statement)
+
+
+def on_server(server: str, database: str) -> str:
+    """The URL of another database of a server."""
+    return urlsplit(server)._replace(path=f"/{database}").geturl()
 
 
 class SessionMachine(RuleBasedStateMachine):
     """Sessions, their reviewer and their process, in any order."""
 
     settled_by = "a person"
+    make_ground: Callable[[Path], Ground]
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.folder = tempfile.TemporaryDirectory(prefix="sayso-machine-")
         self.home = Path(self.folder.name) / "home"
-        shutil.copytree(template[0], self.home)
-        self.home.chmod(0o700)
+        self.home.mkdir(mode=0o700)
+        self.ground = self.make_ground(self.home)
         self.world, self.model = World(self.settled_by), Obedient()
         self.stack = AsyncExitStack()
         self.ids: list[str] = []
@@ -241,6 +320,7 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._await(self.stack.aclose())
         self.runner.close()
+        self.ground.remove()
         self.folder.cleanup()
 
     def _await(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -256,7 +336,13 @@ class SessionMachine(RuleBasedStateMachine):
         await self.stack.aclose()
         self.stack = AsyncExitStack()
         self.app = await self.stack.enter_async_context(
-            application(self.home, self.model, tools=tools(self.world), domains=["research"])
+            application(
+                self.home,
+                self.model,
+                tools=tools(self.world),
+                domains=["research"],
+                database_url=self.ground.url,
+            )
         )
         self._make_mortal(self.app.store)
         record = self.app.create_session() if session_id is None else None
@@ -277,7 +363,7 @@ class SessionMachine(RuleBasedStateMachine):
         def die() -> None:
             if not self.dead:
                 self.dead = True
-                copy_database(self.home / "sayso.db", self.home / "left.db")
+                self.ground.cut()
             raise Died
 
         def mortal_begin(*args: Any, **kwargs: Any) -> Any:
@@ -304,14 +390,16 @@ class SessionMachine(RuleBasedStateMachine):
     def _until_death(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
             return self._await(work)
-        except Died:
-            self.world.dying = ""
+        except BaseException:  # on its way out it may have met other trouble than its death
+            if not self.dead:
+                raise
+        self.world.dying = ""
+        with suppress(Exception):
             self._await(self.stack.aclose())
-            for name in ("sayso.db", "sayso.db-wal", "sayso.db-shm"):
-                (self.home / name).unlink(missing_ok=True)
-            (self.home / "left.db").rename(self.home / "sayso.db")
-            self._await(self._open(self.session.id))
-            return None
+        self.ground.mend()
+        self.stack = AsyncExitStack()
+        self._await(self._open(self.session.id))
+        return None
 
     def _pending(self, kind: str) -> list[ApprovalRecord]:
         return [row for row in self.session.pending() if row.kind == kind]
@@ -636,24 +724,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.app.store.trail.verify() == []
 
 
-def copy_database(source: Path, target: Path) -> None:
-    """What is committed at this moment, by SQLite's own means."""
-    with closing(sqlite3.connect(source)) as here, closing(sqlite3.connect(target)) as there:
-        here.backup(there)
-
-
-@contextmanager
-def empty_state_folder(folder: Path) -> Iterator[None]:
-    """A database with the current schema, copied for each example instead of made anew."""
-    Store.open(f"sqlite:///{folder}/sayso.db", home=folder).close()
-    shutil.rmtree(folder / "run", ignore_errors=True)
-    template.append(folder)
-    try:
-        yield
-    finally:
-        template.clear()
-
-
 def given_to(row: ApprovalRecord) -> str:
     """The status that an approval was given, before it may have become void."""
     if not row.was_void:
@@ -664,11 +734,34 @@ def given_to(row: ApprovalRecord) -> str:
 @pytest.mark.timeout(600)  # when it fails, finding the shortest way to fail takes minutes
 @pytest.mark.parametrize("settled_by", SETTLED_BY)
 def test_any_order_of_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled_by: str
+    sqlite_template: Path, monkeypatch: pytest.MonkeyPatch, settled_by: str
 ) -> None:
+    play(lambda home: OnSqlite(sqlite_template, home), settled_by, 20, monkeypatch)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("settled_by", SETTLED_BY)
+def test_any_order_of_anything_on_postgresql(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, settled_by: str
+) -> None:
+    monkeypatch.setattr(checkpoints, "BUSY_SECONDS", 1)  # whoever is cut off waits no longer
+    template = f"empty{uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {template}")
+    Store.open(on_server(postgres, template)).close()
+    play(lambda home: OnPostgres(postgres, template), settled_by, 5, monkeypatch)
+
+
+def play(
+    make_ground: Callable[[Path], Ground],
+    settled_by: str,
+    examples: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Let Hypothesis look for a sequence that breaks something."""
     monkeypatch.setattr(writes, "BACK_OFF", 0)
-    machine = type("Machine", (SessionMachine,), {"settled_by": settled_by})
-    with empty_state_folder(tmp_path / "empty"):
-        run_state_machine_as_test(
-            machine, settings=settings(max_examples=20, stateful_step_count=20)
-        )
+    about = {"settled_by": settled_by, "make_ground": staticmethod(make_ground)}
+    run_state_machine_as_test(
+        type("Machine", (SessionMachine,), about),
+        settings=settings(max_examples=examples, stateful_step_count=20),
+    )

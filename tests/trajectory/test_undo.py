@@ -22,7 +22,7 @@ from agent.store.records import ApprovalRecord, EffectRecord
 from agent.types import Decision
 from tests.support.sessions import application, calls, reads, session
 from tests.support.unsure import Number, Service, act
-from tools.contract import Call, Committed, Contract, Scope, Undo, Unmet, make_tool
+from tools.contract import Call, Committed, Contract, Evidence, Scope, Undo, Unmet, make_tool
 
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -186,6 +186,19 @@ async def test_the_offline_model_says_what_was_done_and_does_no_more(tmp_path: P
 
 
 # --- orders ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_can_only_be_undone_by_hand_says_so_before_it_is_approved(
+    tmp_path: Path, there: bool
+) -> None:
+    folder = workspace(tmp_path, **({"todo": "buy milk\n"} if there else {}))
+    steps = [write("todo.md", "buy bread\n"), "Written."]
+    async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (_, opened):
+        await converse(opened, "write it", stays_silent)
+        (asked,) = opened.pending()
+        assert asked.undo is not None
+        assert asked.undo.startswith("by hand: ") is not there
 
 
 async def test_what_has_no_undo_says_so_before_it_is_approved_and_after(tmp_path: Path) -> None:
@@ -375,39 +388,142 @@ async def test_an_undo_outside_the_authority_is_denied_and_nobody_is_asked(
         *service.tools(undo=Undo("launches", lambda write: Call("launch", {"n": 1}))),
         make_tool(launch, args=Number, contract=rockets),
     ]
-    steps = [act(1), "Done.", "", "I may not."]
-    async with session(tmp_path, steps, tools=tools) as (app, opened):
+    async with session(tmp_path, [act(1), "Done."], tools=tools) as (app, opened):
         await converse(opened, "go", approves)
         denied = await undo(opened, last_effect(app).id, approves)
         assert denied.asked == []
-        assert denied.done.answer == "I may not."
+        assert denied.done.answer == f"{last_effect(app).id} is not undone."
         assert ran == []
         assert app.store.trail.entries(opened.id, kind="call.denied")
         assert denied.done.exit == 5
         assert "launch:rockets" in opened.receipt().not_done[0]
 
 
-async def test_an_undo_whose_precondition_does_not_hold_is_not_proposed(tmp_path: Path) -> None:
+def looked(args: Any, evidence: Sequence[Evidence]) -> Unmet | None:
+    """A negative number needs a look at it."""
+    seen = any(one.tool == "look" and one.args == args for one in evidence)
+    return None if seen or args["n"] > 0 else Unmet("Nobody looked.", Call("look", args))
+
+
+async def test_what_has_to_be_read_before_an_undo_is_read_and_no_model_is_asked(
+    tmp_path: Path,
+) -> None:
+    service, model = Service(), ScriptedChatModel([act(1), "Done."])
+    tools = undoable(service, precondition=looked)
+    async with session(tmp_path, model, tools=tools) as (app, opened):
+        await converse(opened, "go", approves)
+        effect, requests = last_effect(app), len(model.requests)
+        done = await undo(opened, effect.id, approves)
+        assert done.calls == [("look", {"n": -1}), ("act", {"n": -1})]
+        (asked,) = done.asked
+        assert (asked.undoes, asked.rule) == (effect.id, "undo")
+        assert service.numbers == [1, -1]
+        assert last_effect(app).undoes == effect.id
+        assert done.done.answer == f"{effect.id} is undone."
+        assert len(model.requests) == requests
+
+
+NOT_PROPOSED: dict[str, tuple[dict[str, Any], str]] = {
+    "what it needs is nowhere": ({"precondition": lambda *_: Unmet("It is Sunday.")}, "Sunday"),
+    "reading did not help": (
+        {"precondition": lambda args, _: Unmet("Still.", Call("look", args))},
+        "Still.",
+    ),
+    "its read is not loaded": (
+        {"precondition": lambda args, _: Unmet("Hm.", Call("gone", args))},
+        "Hm.",
+    ),
+    "its arguments do not fit": (
+        {"undo": Undo("turns it", lambda write: Call("act", {"n": "one"}))},
+        "got 'one'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("contract", "why"), NOT_PROPOSED.values(), ids=NOT_PROPOSED)
+async def test_an_undo_that_may_not_be_proposed_says_why_and_asks_nobody(
+    tmp_path: Path, contract: dict[str, Any], why: str
+) -> None:
+    service, model = Service(), ScriptedChatModel([act(1), "Done."])
+    holds = contract.pop("precondition", None)
+    if holds is not None:
+        contract["precondition"] = lambda args, seen: holds(args, seen) if args["n"] < 0 else None
+    async with session(tmp_path, model, tools=undoable(service, **contract)) as (app, opened):
+        await converse(opened, "go", approves)
+        effect, requests = last_effect(app), len(model.requests)
+        refused = await undo(opened, effect.id, approves)
+        assert (refused.asked, refused.done.exit) == ([], 5)
+        assert refused.done.answer == f"{effect.id} is not undone."
+        (line,) = opened.receipt().not_done
+        assert why in line
+        assert len(model.requests) == requests
+        assert service.numbers == [1]
+        assert app.store.ledger.undone_by(effect.id) is None
+
+
+async def test_an_undo_that_was_edited_is_not_called_done(tmp_path: Path) -> None:
     service = Service()
-
-    def holds(args: Any, evidence: Sequence[Any]) -> Unmet | None:
-        seen = any(one.tool == "look" for one in evidence)
-        return None if seen or args["n"] > 0 else Unmet("Nobody looked.", Call("look", args))
-
-    steps = [act(1), "Done.", "", calls(("look", {"n": -1})), "I have looked.", "", "Back."]
-    async with session(tmp_path, steps, tools=undoable(service, precondition=holds)) as (
-        app,
-        opened,
-    ):
+    async with session(tmp_path, [act(1), "Done."], tools=undoable(service)) as (app, opened):
         await converse(opened, "go", approves)
         effect = last_effect(app)
-        refused = await undo(opened, effect.id, approves)
-        assert refused.asked == []
-        assert refused.done.answer == "I have looked."
-        refusals = app.store.trail.entries(opened.id, kind="call.refused")
-        assert "Nobody looked." in refusals[0].data["problem"]
-        await undo(opened, effect.id, approves)
-        assert service.numbers == [1, -1]
+        done = await undo(opened, effect.id, Edits({"n": -7}))
+        assert service.numbers == [1, -7]
+        assert done.done.answer.startswith(
+            f"Another call ran than the one that was proposed to undo {effect.id}: act(n=-7)."
+        )
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_what_is_known_of_an_undo_is_said_and_no_more(tmp_path: Path, happened: bool) -> None:
+    service = Service(plan=["answers", "lost after" if happened else "lost before"])
+    async with session(tmp_path, [act(1), "Done."], tools=undoable(service)) as (app, opened):
+        await converse(opened, "go", approves)
+        effect = last_effect(app)
+        lost = await undo(opened, effect.id, approves)
+        assert lost.done.answer.startswith(f"It is not known whether {effect.id} is undone.")
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_an_undo_that_a_person_has_settled_is_told_as_they_said(
+    tmp_path: Path, happened: bool
+) -> None:
+    service = Service()
+    async with session(tmp_path, [act(1), "Done."], tools=undoable(service)) as (app, opened):
+        await converse(opened, "go", approves)
+        effect = last_effect(app)
+        await undo(opened, effect.id, stays_silent)
+        (asked,) = opened.pending()
+        opened.decide(asked.id, Decision("approve"))
+        begun = app.store.ledger.begin(
+            session=opened.id, epoch=app.store.leases.holder(opened.id).epoch, turn=2,  # type: ignore[union-attr]
+            message=asked.message, call=asked.call, tool="act", tool_version="0", args=asked.args,
+            digest=asked.digest, approval=asked.id, rule=None, idempotency_key="k",
+            undoes=effect.id,
+        )  # fmt: skip
+        assert begun.outcome == "run"  # and there the process died
+        assert (await resumed(opened)).done.state == "waiting"
+        settles = Settles(happened)(opened.pending()[0])
+        assert settles is not None
+        opened.decide(opened.pending()[0].id, settles)
+        told = await resumed(opened)
+        assert told.done.answer == f"{effect.id} is undone."
+        assert service.numbers == ([1] if happened else [1, -1])
+
+
+async def test_no_word_of_an_order_is_the_users(tmp_path: Path) -> None:
+    """Neither in the undo, whose values are the record's, nor in any call after it."""
+    folder = workspace(tmp_path, todo="buy milk\n")
+    steps = [write("todo.md", "buy bread\n"), "Written.", "", "", write("todo.md", "rye\n")]
+    async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
+        await converse(opened, "go", approves)
+        await undo(opened, last_effect(app).id, stays_silent)
+        (asked,) = opened.pending()
+        assert {source["origin"] for source in asked.provenance or ()} == {"record"}
+        opened.decide(asked.id, Decision("approve"))
+        await resumed(opened)
+        await converse(opened, "go on", stays_silent)
+        (later,) = opened.pending()
+        assert {source["origin"] for source in later.provenance or ()} <= {"tool", "model"}
 
 
 class Forger(ScriptedChatModel):

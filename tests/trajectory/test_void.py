@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from agent.errors import AlreadyDecided
+from agent.errors import AlreadyDecided, InvalidDecision
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Edits, Rejects, approves, stays_silent
 from agent.events import ApprovalAsked
@@ -164,6 +164,56 @@ async def test_an_edit_of_what_has_changed_does_not_run_and_the_model_reads_agai
         receipt = opened.receipt()
         assert "does not hold any more" in receipt.not_done[0]
         assert (len(receipt.done), receipt.waiting) == (1, ())
+
+
+FILES = {"todo.md": "buy milk\n", "other.md": "call Ann\n"}
+ELSEWHERE = {"path": "other.md", "content": "buy bread\n"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "runs"),
+    [("other.md", False), ("todo.md", True), (None, True)],
+    ids=["what it now writes to", "what it no longer writes to", "nothing"],
+)
+async def test_an_edit_is_held_against_what_it_was_shown_to_change(
+    tmp_path: Path, changed: str | None, runs: bool
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    proposed = {"path": "todo.md", "content": "buy bread\n"}
+    steps = [calls(("write_file", proposed), ids=["w"]), "Done."]
+    async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
+        await converse(opened, "write it", stays_silent)
+        (asked,) = opened.pending()
+        shown = await opened.as_edited(asked.id, ELSEWHERE)
+        assert shown.preview is not None
+        assert "-call Ann\n+buy bread" in shown.preview["diff"]
+        origins = {one["path"]: one["origin"] for one in shown.provenance or ()}
+        assert origins == {"path": "reviewer", "content": "model"}
+        assert opened.pending() == [asked]
+
+        edit = Decision("edit", args=shown.args, preview=shown.preview)
+        decided = opened.decide(asked.id, edit)
+        assert (decided.decided_preview, decided.preview) == (shown.preview, asked.preview)
+        if changed is not None:
+            (folder / changed).write_text("changed\n")
+        done = await resumed(opened)
+        written = (folder / "other.md").read_text() == "buy bread\n"
+        assert written is runs
+        if not runs:
+            assert "The record has changed since a person decided" in done.results["w"]
+            assert app.store.approvals.get(asked.id).was_void
+
+
+async def test_an_edit_that_changes_nothing_is_shown_as_it_was(tmp_path: Path) -> None:
+    async with session(tmp_path, STEPS) as (_, opened):
+        await converse(opened, "refund 5 EUR", stays_silent)
+        (asked,) = opened.pending()
+        assert await opened.as_edited(asked.id, dict(reversed(asked.args.items()))) == asked
+        with pytest.raises(InvalidDecision, match="Nothing was decided"):
+            await opened.as_edited(asked.id, {"amount": "lots"})
 
 
 async def test_an_edit_of_what_has_not_changed_runs(tmp_path: Path) -> None:
@@ -361,3 +411,82 @@ async def test_a_rejected_call_is_not_asked_anew_whatever_changes(tmp_path: Path
         somebody_refunds(tmp_path, 100)
         assert (await resumed(opened)).done.exit == 5
         assert len(app.store.approvals.list(None)) == 1
+
+
+# --- the code of the tool --------------------------------------------------------------------
+
+NOTES = """
+from pathlib import Path
+from pydantic import BaseModel
+from tools.contract import Contract, make_tool
+
+class Note(BaseModel, extra="forbid"):
+    text: str
+
+def note(text: str) -> str:
+    "Write a note."
+    with Path({file!r}).open("a") as file:
+        file.write("{code} " + text)
+    return "Noted."
+
+contract = Contract(effects=frozenset({{"write:notes"}}), open_world=False)
+tools = [make_tool(note, args=Note, contract=contract)]
+"""
+CHANGED = "The tool 'note' has changed since this call was approved, so the call was not run"
+
+
+@pytest.mark.parametrize("text", ["a", "b"], ids=["approved", "edited"])
+@pytest.mark.parametrize("died", [False, True], ids=["", "killed before the answer was kept"])
+async def test_an_approval_given_for_other_code_does_not_hold(
+    tmp_path: Path, text: str, died: bool
+) -> None:
+    home, written, file = tmp_path / "home", tmp_path / "written", tmp_path / "mine.py"
+    noting = calls(("note", {"text": "a"}), ids=["c"])
+    file.write_text(NOTES.format(file=str(written), code="old"))
+    async with session(home, [noting], domains=[str(file)]) as (_, opened):
+        await converse(opened, "note a", stays_silent)
+        answer = Decision("approve") if text == "a" else Decision("edit", args={"text": text})
+        given = opened.decide(opened.pending()[0].id, answer)
+    file.write_text(NOTES.format(file=str(written), code="new"))
+
+    steps = [noting, "It has changed.", calls(("note", {"text": "a"}), ids=["again"]), "Done."]
+    async with (
+        application(home, steps, domains=[str(file)]) as app,
+        app.open_session(opened.id) as later,
+    ):
+        if died:
+            lease = app.store.leases.holder(later.id)
+            assert lease is not None
+            why = "its tool has changed since it was approved"
+            app.store.approvals.void(given.id, epoch=lease.epoch, reason=why)
+        told = await resumed(later)
+        assert told.results["c"].startswith(CHANGED)
+        assert not written.exists()
+        assert app.store.ledger.list() == []
+        void = app.store.approvals.get(given.id)
+        assert (void.status, void.decided_by, void.was_void) == ("superseded", "ana", True)
+        (line,) = later.receipt().not_done
+        assert line.startswith(f'note(text="{text}"): not run')
+        assert "its tool has changed since it was approved" in line
+
+        done = await converse(later, "then with the new one", approves)
+        assert done.done.answer == "Done."
+        assert written.read_text() == "new a"
+        (effect,) = app.store.ledger.list()
+        assert effect.tool_version == done.asked[0].tool_version != given.tool_version
+        assert app.store.trail.verify() == []
+
+
+async def test_an_approval_given_for_this_code_holds_wherever_the_session_goes_on(
+    tmp_path: Path,
+) -> None:
+    home, written, file = tmp_path / "home", tmp_path / "written", tmp_path / "mine.py"
+    noting = calls(("note", {"text": "a"}), ids=["c"])
+    file.write_text(NOTES.format(file=str(written), code="same"))
+    async with session(home, [noting], domains=[str(file)]) as (_, opened):
+        await converse(opened, "note a", stays_silent)
+        approve(opened)
+    file.touch()
+    async with application(home, [noting, "Done."]) as app, app.open_session(opened.id) as later:
+        assert (await resumed(later)).done.answer == "Done."
+        assert written.read_text() == "same a"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import threading
 from datetime import date
 from typing import Any
@@ -134,6 +135,10 @@ def breaks(*_: Any) -> Any:
     raise KeyError("surprise")
 
 
+def exits(*_: Any) -> Any:
+    sys.exit(0)
+
+
 @pytest.mark.parametrize(
     ("precondition", "why"),
     [
@@ -142,17 +147,25 @@ def breaks(*_: Any) -> Any:
         (lambda args, seen: MISSING, "A1 was never read."),
         (lambda args, seen: None if seen[-1].result["revision"] == args["n"] else MISSING, None),
         (breaks, "Its precondition could not be checked: 'surprise'."),
+        (exits, "Its precondition could not be checked: SystemExit: 0."),
         (lambda args, seen: [][0], "Its precondition could not be checked: list index"),
+        (
+            lambda args, seen: Unmet("Not read.", Call("look", {"at": date(2026, 1, 1)})),
+            "Its precondition could not be checked: Object of type date is not JSON",
+        ),
         (lambda args, seen: True, "Its precondition gave a bool, which says nothing."),
         (lambda args, seen: False, "Its precondition gave a bool, which says nothing."),
         (lambda args, seen: "", "Its precondition gave a str, which says nothing."),
     ],
-    ids=["none", "holds", "unmet", "on the evidence", "raises", "index", "true", "false", "text"],
+    ids=[
+        *("none", "holds", "unmet", "on the evidence", "raises", "exits", "index", "no JSON"),
+        *("true", "false", "text"),
+    ],
 )
-def test_only_nothing_to_say_means_that_a_precondition_holds(
+async def test_only_nothing_to_say_means_that_a_precondition_holds(
     precondition: Any, why: str | None
 ) -> None:
-    found = unmet(Contract(precondition=precondition), {"n": 3}, HISTORY)
+    found = await unmet(Contract(precondition=precondition), {"n": 3}, HISTORY)
     if why is None:
         assert found is None
     else:
@@ -160,13 +173,13 @@ def test_only_nothing_to_say_means_that_a_precondition_holds(
         assert found.why.startswith(why)
 
 
-def test_a_precondition_gets_arguments_of_its_own() -> None:
+async def test_a_precondition_gets_arguments_of_its_own() -> None:
     args = {"items": [1]}
 
     def takes(args: Any, seen: Any) -> None:
         args["items"].clear()
 
-    assert unmet(Contract(precondition=takes), args, []) is None
+    assert await unmet(Contract(precondition=takes), args, []) is None
     assert args == {"items": [1]}
 
 
@@ -203,8 +216,9 @@ async def shows_later(args: Any) -> Preview:
         (lambda args: "n: 1", Preview("no preview: the tool gave a str")),
         (lambda args: None, Preview("no preview: the tool gave a NoneType")),
         (breaks, Preview("no preview: 'surprise'")),
+        (exits, Preview("no preview: SystemExit: 0")),
     ],
-    ids=["none", "sync", "async", "partial", "numbers", "text", "nothing", "raises"],
+    ids=["none", "sync", "async", "partial", "numbers", "text", "nothing", "raises", "exits"],
 )
 async def test_a_preview_is_a_preview_or_says_why_there_is_none(
     preview: Any, expected: Preview | None
@@ -234,9 +248,11 @@ async def test_a_preview_that_hangs_stops_nobody() -> None:
         (lambda args: Call("look", {"n": args["n"]}), 'Find out with look({"n":1}).'),
         (lambda args: None, "Read the record to find out."),
         (lambda args: "look", "Read the record to find out."),
+        (lambda args: Call("look", {"at": date(2026, 1, 1)}), "Read the record to find out."),
         (breaks, "Read the record to find out."),
+        (exits, "Read the record to find out."),
     ],
-    ids=["none", "a read", "nothing", "a text", "raises"],
+    ids=["none", "a read", "nothing", "a text", "no JSON", "raises", "exits"],
 )
 def test_where_to_look_is_said_as_far_as_it_is_known(check: Any, text: str) -> None:
     contract = Contract(check=check)
@@ -275,6 +291,10 @@ async def later(n: int) -> str:
     return f"n is {n}"
 
 
+async def exits_later(*_: Any) -> Any:
+    sys.exit(0)
+
+
 def fails(n: int) -> str:
     raise ToolFailure("the desk is closed.")
 
@@ -289,6 +309,7 @@ READS_N = Authority(granted=("read:n",))
         (later, Call("look", {"n": "1"}), READS_N, "read:n", "n is 1"),
         (lambda n: "x" * 5_000, Call("look", {"n": 1}), READS_N, "read:n", "x" * 1_999 + "…"),
         (fails, Call("look", {"n": 1}), READS_N, "read:n", "it could not be read (the desk is"),
+        (exits, Call("look", {"n": 1}), READS_N, "read:n", "it could not be read (SystemExit"),
         (
             breaks,
             Call("look", {"m": 1}),
@@ -312,6 +333,7 @@ READS_N = Authority(granted=("read:n",))
         "async",
         "cut",
         "refused",
+        "exits",
         "misfit",
         "not loaded",
         "a write",
@@ -388,6 +410,8 @@ ANSWERS: dict[str, tuple[Any, Finding | str]] = {
         Finding(True, "x"),
     ),
     "an error": (breaks, "The record could not be read: 'surprise'."),
+    "an exit": (exits, "The record could not be read: SystemExit: 0."),
+    "an exit, later": (exits_later, "The record could not be read: SystemExit: 0."),
 }
 
 

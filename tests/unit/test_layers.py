@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "trust"),
     ("forms", "events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts", "evidence", "settling"),
-    ("branching",),
+    ("branching", "repeats"),
     ("middleware",),
     ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),
@@ -48,7 +48,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
 RESERVED: dict[str, tuple[str, ...]] = {
     "langchain_mcp_adapters": ("agent.mcp",),
     "mcp": ("agent.mcp", "mcp_servers"),
-    "os.environ": ("agent.config", "mcp_servers.config"),
+    "os.environ": ("agent.config", "mcp_servers.config", "tools.worlds.serve"),
     "os.environb": ("agent.config", "mcp_servers.config"),
     "os.getenv": ("agent.config", "mcp_servers.config"),
     "os.putenv": (),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent import leases
 from agent.errors import LeaseLost, SessionBusy
-from agent.leases import LeaseKeeper, held
+from agent.leases import Holdings, LeaseKeeper
 from agent.store import Owner, Store
 from agent.store.records import LeaseRecord
 from agent.types import Actor
@@ -37,6 +39,11 @@ def session(store: Store) -> str:
 def another(store: Store, token: str = "0" * 16) -> Owner:
     """A process on another machine, of which nobody can know whether it lives."""
     return Owner(f"elsewhere:1:{token}")
+
+
+def holdings(store: Store, seconds: float, running: Sequence[Any] = ()) -> Holdings:
+    """Those of this process, with these writes under way."""
+    return Holdings(store, store.owner(), seconds, lambda session: set(running))
 
 
 def expire(store: Store, session: str) -> None:
@@ -96,6 +103,46 @@ def test_the_clock_of_the_database_may_be_another_one(
     assert renewed == [2 * LONG]
 
 
+@dataclass
+class Clocks:
+    """Those of this machine, in place of the module ``time``."""
+
+    wall: float = 1_000_000.0
+    steady: float = 500.0
+
+    def time(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.steady
+
+
+@pytest.mark.parametrize(
+    ("wall", "steady", "renews"),
+    [
+        (LONG / 4, LONG / 4, False),
+        (LONG, LONG, True),
+        (LONG - 3600, LONG, True),
+        (LONG, 0.0, True),
+    ],
+    ids=["early", "time has gone by", "the clock was put back", "the machine has slept"],
+)
+def test_a_lease_is_renewed_in_time_whatever_becomes_of_the_clock(
+    store: Store,
+    session: str,
+    wall: float,
+    steady: float,
+    renews: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = Clocks()
+    monkeypatch.setattr(leases, "time", clocks)
+    keeper = LeaseKeeper(store, session, store.owner(), LONG)
+    before = keeper.current
+    clocks.wall, clocks.steady = clocks.wall + wall, clocks.steady + steady
+    assert (keeper.ensure(LONG / 3) != before) == renews
+
+
 def test_a_lease_that_ran_out_unnoticed_is_renewed_as_long_as_nobody_took_it(
     store: Store, session: str
 ) -> None:
@@ -135,7 +182,7 @@ def test_a_loss_is_told_once_to_whoever_waits_for_it(store: Store, session: str)
 
 async def test_a_loss_is_noticed_in_the_background(store: Store, session: str) -> None:
     lost = asyncio.Event()
-    async with held(store, session, store.owner(), 0.3) as keeper:
+    async with holdings(store, 0.3).hold(session) as keeper:
         keeper.when_lost(lost.set)
         expire(store, session)
         other = LeaseKeeper(store, session, another(store), LONG)
@@ -181,7 +228,7 @@ async def test_it_is_renewed_in_the_background_before_it_runs_out(
         return result
 
     store.leases.renew = noticed  # type: ignore[method-assign, assignment]
-    async with held(store, session, store.owner(), 0.3) as keeper:
+    async with holdings(store, 0.3).hold(session) as keeper:
         before = keeper.current
         await asyncio.wait_for(renewed.wait(), 30)
         assert keeper.current.expires_at > before.expires_at
@@ -189,11 +236,11 @@ async def test_it_is_renewed_in_the_background_before_it_runs_out(
 
 
 async def test_it_is_given_back_at_the_end_and_after_an_error(store: Store, session: str) -> None:
-    async with held(store, session, store.owner(), LONG):
+    async with holdings(store, LONG).hold(session):
         assert store.leases.holder(session) is not None
     assert store.leases.holder(session) is None
     with pytest.raises(RuntimeError, match="boom"):
-        async with held(store, session, store.owner(), LONG):
+        async with holdings(store, LONG).hold(session):
             raise RuntimeError("boom")
     assert store.leases.holder(session) is None
 
@@ -201,7 +248,7 @@ async def test_it_is_given_back_at_the_end_and_after_an_error(store: Store, sess
 async def test_the_end_of_the_one_who_lost_it_does_not_disturb_the_next(
     store: Store, session: str
 ) -> None:
-    async with held(store, session, store.owner(), LONG):
+    async with holdings(store, LONG).hold(session):
         expire(store, session)
         other = LeaseKeeper(store, session, another(store), LONG)
     assert store.leases.holder(session) == other.current
@@ -211,6 +258,61 @@ async def test_who_finds_it_held_starts_nothing(store: Store, session: str) -> N
     tasks = asyncio.all_tasks()
     LeaseKeeper(store, session, another(store), LONG)
     with pytest.raises(SessionBusy):
-        async with held(store, session, store.owner(), LONG):
+        async with holdings(store, LONG).hold(session):
             raise AssertionError("not reached")
     assert asyncio.all_tasks() == tasks
+
+
+# --- a write outlives the opening of its session ---------------------------------------------
+
+
+async def test_it_is_kept_and_renewed_until_the_last_write_has_ended(
+    store: Store, session: str
+) -> None:
+    one, two = asyncio.Event(), asyncio.Event()
+    running = [asyncio.ensure_future(event.wait()) for event in (one, two)]
+    async with holdings(store, 0.3, running).hold(session):
+        pass
+    held_until = store.leases.holder(session)
+    assert held_until is not None
+    with pytest.raises(SessionBusy):
+        LeaseKeeper(store, session, another(store), LONG)
+    while (now := store.leases.holder(session)) is None or now == held_until:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # until it was renewed
+    one.set()
+    await running[0]
+    assert store.leases.holder(session) is not None
+    two.set()
+    while store.leases.holder(session) is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert LeaseKeeper(store, session, another(store), LONG).current.epoch == now.epoch + 1
+
+
+async def test_who_opens_the_session_again_holds_it_alone(store: Store, session: str) -> None:
+    event = asyncio.Event()
+    running = [asyncio.ensure_future(event.wait())]
+    mine = holdings(store, LONG, running)
+    async with mine.hold(session) as first:
+        pass
+    async with mine.hold(session) as second:
+        assert second.current.epoch == first.current.epoch
+        event.set()
+        await running[0]
+        running.clear()
+        await asyncio.sleep(0)
+        assert store.leases.holder(session) is not None
+    assert store.leases.holder(session) is None
+
+
+async def test_what_runs_when_the_process_closes_keeps_it_until_the_process_ends(
+    store: Store, session: str
+) -> None:
+    running = [asyncio.ensure_future(asyncio.Event().wait())]
+    tasks = asyncio.all_tasks()
+    mine = holdings(store, LONG, running)
+    async with mine.hold(session):
+        pass
+    await mine.close()
+    assert store.leases.holder(session) is not None
+    assert asyncio.all_tasks() == tasks
+    running[0].cancel()

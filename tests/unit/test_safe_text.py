@@ -80,6 +80,8 @@ def test_plain(text: str, shown: str) -> None:
         ("Привет, \u0440\u0430\u0443", "Привет, \u0440\u0430\u0443"),
         ("line\none\ttab", "line\none\ttab"),
         ("5 µs naïve 日本語A", "5 µs naïve 日本語A"),
+        ("send \u2212100", "send \u2212⟨U+2212⟩100"),
+        ("a\u0336b", "a\u0336⟨U+0336⟩b"),
     ],
 )
 def test_strict(text: str, shown: str) -> None:
@@ -102,6 +104,61 @@ def test_the_letter_of_an_escape_is_no_part_of_a_word() -> None:
 def test_a_look_alike_names_its_word_and_letter() -> None:
     (finding,) = look_alikes("pay to p\u0430ypal now")
     assert str(finding) == ("“p\u0430ypal” holds ⟨U+0430⟩ cyrillic small letter a, a look-alike")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # letters of phonetics, of old alphabets, and styled ones
+        *(("p\u0251ypal", "\u0251"), ("\u0261oogle", "\u0261"), ("e\ua730\u029f", "\ua730\u029f")),
+        *(("\u017fecure", "\u017f"), ("\ufb01le", "\ufb01"), ("\U0001d6c2bc", "\U0001d6c2")),
+        # a letter of a language that the text is not in
+        *(("m\u0131crosoft", "\u0131"), ("e\u0263e", "\u0263"), ("g\u0d20gle", "\u0d20")),
+        # whole words of another alphabet
+        *(("\u13e2\u13aa\u13bd", "\u13e2\u13aa\u13bd"), ("\ua4d0\ua4ee", "\ua4d0\ua4ee")),
+        *(("b\u2d4fx", "\u2d4f"), ("b\u16d6x", "\u16d6")),
+        # signs
+        *(("\u2212100", "\u2212"), ("a\u2044b\u2215c", "\u2044\u2215"), ("1\u2024000", "\u2024")),
+        *(("A\u20111", "\u2011"), ("x\ua78fy", "\ua78f"), ("to: \u2013100", "\u2013")),
+        *(("\u2228isa", "\u2228"), ("http\uff1a\uff0f\uff0fx", "\uff1a\uff0f\uff0f")),
+        ("銀行 http\uff1a\uff0f\uff0fx\uff0ecom へ", "\uff1a\uff0f\uff0f\uff0e"),
+        # strokes over a letter
+        *(("b\u0335\u0336\u0337\u0338", "\u0335\u0336\u0337\u0338"), ("o\u20d2", "\u20d2")),
+        # digits
+        *(("1\u06600", "\u0660"), ("g\u0966ogle", "\u0966"), ("مرحبا 1\u06600", "\u0660")),
+    ],
+)  # fmt: skip
+def test_what_imitates_ascii_is_found(text: str, found: str) -> None:
+    assert "".join(finding.char for finding in look_alikes(text)) == found
+    assert all(f"\\u{ord(c):04x}" in exact_json(text) for c in found if ord(c) < 0x10000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Grüße aus Österreich: Straße 5–7, „Fußball“ – 20 °C, Größe ½ m², §§ 3 ff. … 5 × 4 µm",
+        "Ça va ? « Où êtes-vous, Noël ? » l’œuvre nº 5, 1ᵉʳ mai — naïf, 12–14 h, €50–100",
+        "Işık kapıyı açtı; ağır yağmur. Ayşe Yılmaz, İzmir’de 3 kişi",
+        "Zażółć gęślą jaźń, Łódź, „ósmy” źdźbło",
+        "Nguyễn Văn Ăn rất đẹp, Tie\u0302\u0301ng Vie\u0323\u0302t, Năm 2024 – 2025",
+        "Καλημέρα σας, τι κάνετε; ο κόσμος του «νέου»",
+        "Привет, как дела? Это рау и он — «Москва», сорок 5–6",
+        "Слава Україні, п’ять; Ђорђе",
+        "日本語のA4ノートを2冊。iPhone（64GB）、10：30に、コーヒー！",
+        "中文，价格是100元；微信WeChat：第3版（新）二〇二四年",
+        "한국어 텍스트 2024년, K팝",
+        "Příliš žluťoučký kůň, Ðað þing, paral·lel, õun, Čeština",
+        "Ɛʋegbe: aʋa kple ɖeviwo",
+        "ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ, ᎠᏂᎯᏓ ᎢᏴᏫ",
+        "שלום עולם, וGoogle",
+        "مرحبا ١٢٣ iPhone ٤",
+        "ไทย ใช้iPhone๑๕เครื่อง",
+        "→ • … — “a” ‹b› it’s l'eau",
+    ],
+)
+def test_ordinary_text_of_any_language_is_left_as_it_is(text: str) -> None:
+    assert look_alikes(text) == []
+    assert strict(text) == text
 
 
 def test_shorten_marks_the_cut() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,9 +136,19 @@ IMPOSSIBLE: dict[str, tuple[str, Any, str]] = {
     "nonsense": (
         "committed",
         {"undo": Undo("discard it", lambda write: "act")},
-        "by hand (discard it)",
+        "act gave a str for what would undo it",
     ),
     "it breaks": ("committed", {"undo": Undo("discard it", breaks)}, "could not say how ('cart')"),
+    "it exits": (
+        "committed",
+        {"undo": Undo("discard it", lambda write: sys.exit(0))},
+        "could not say how (SystemExit: 0)",
+    ),
+    "it names what is no JSON": (
+        "committed",
+        {"undo": Undo("discard it", lambda write: Call("act", {"n": object()}))},
+        "act could not say how (Object of type object is not JSON serializable)",
+    ),
     "with a tool that is not here": (
         "committed",
         {"undo": Undo("discard it", lambda write: Call("discard", {}))},

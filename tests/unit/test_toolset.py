@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import pytest
 
 from agent.errors import NotFound, UntrustedFolder, UsageError
+from agent.middleware.guard import guarded
 from agent.toolset import DOMAINS, Places, files_off, load_tools
 from agent.trust import ToolsFile, bind
 from tests.support.sessions import application
 from tools.contract import Contract, ToolFailure, contract_of, is_read
 
+ROOT = Path(__file__).parents[2]
 ORDERS = ["list_orders", "get_order", "cancel_order", "refund_order"]
 SQLITE = ["", "-wal", "-shm", "-journal"]
 RESEARCH = ["search", "fetch", "calculator"]
@@ -109,7 +113,8 @@ def test_a_files_tools_are_found_and_count_as_writes_of_strangers(
     (tool,) = load_tools([str(path)], places).tools
     assert tool.name == "greet"
     assert tool.invoke({"name": "Ann"}) == "Hello Ann"
-    assert contract_of(tool) == Contract()
+    contract = contract_of(tool)
+    assert contract == Contract(version=contract.version)
 
 
 def test_the_attribute_tools_decides_where_there_is_one(places: Places, tmp_path: Path) -> None:
@@ -121,7 +126,7 @@ def test_the_attribute_tools_decides_where_there_is_one(places: Places, tmp_path
 
 def test_the_template_can_be_used_as_it_is(places: Places) -> None:
     template = Path(__file__).parents[2] / "tools" / "template.py"
-    assert names(str(template), places=places) == ["read_shopping_list", "add_to_shopping_list"]
+    assert names(str(template), places=places) == ["read_shopping_list", "change_shopping_list"]
 
 
 def test_a_file_may_be_called_like_a_package_of_ours(places: Places, tmp_path: Path) -> None:
@@ -140,6 +145,116 @@ def test_package_and_attribute(
     assert names("toolbox_for_this_test:greet", places=places) == ["greet"]
     assert names("toolbox_for_this_test:Box.tools", places=places) == ["greet"]
     sys.modules.pop("toolbox_for_this_test")
+
+
+# --- the version names the code --------------------------------------------------------------
+
+WITH_CONTRACT = """
+from pydantic import BaseModel
+from tools.contract import Contract, make_tool
+
+class Nobody(BaseModel, extra="forbid"):
+    pass
+
+def greet() -> str:
+    "Greet."
+    return "Hello"
+
+tools = [make_tool(greet, args=Nobody, contract=Contract(version="7"))]
+"""
+
+
+@pytest.mark.parametrize(("text", "said"), [(ONE_TOOL, "0"), (WITH_CONTRACT, "7")])
+def test_the_version_of_a_files_tool_names_its_code(
+    places: Places, tmp_path: Path, text: str, said: str
+) -> None:
+    def version(text: str, name: str = "mine.py") -> str:
+        (tool,) = load_tools([str(write(tmp_path, text, name))], places).tools
+        return contract_of(guarded(tool)).version
+
+    first = version(text)
+    assert re.fullmatch(rf"{said}\+[0-9a-f]{{12}}", first)
+    assert version(text, "elsewhere.py") == first
+    assert version(text + "# changed\n") != first
+    assert version(text) == first  # loaded before in this process: its version is no longer
+
+
+VERSIONS = """
+import sys
+from pathlib import Path
+from agent.toolset import Places, load_tools
+from tools.contract import contract_of
+
+sys.path.insert(0, sys.argv[1])
+for _ in range(2):
+    (tool,) = load_tools(["outer.inner.mine:greet"], Places(Path("home"), None)).tools
+    print(contract_of(tool).version)
+    Path(sys.argv[1], "outer/inner/other.py").write_text("# changed while it runs")
+"""
+
+
+def test_the_version_of_a_packages_tool_names_all_code_of_the_package(tmp_path: Path) -> None:
+    """Its tools may be made in any module of it; what is imported is what counts."""
+    inner = tmp_path / "outer" / "inner"  # outer is no package, only a folder
+    (inner / "parts").mkdir(parents=True)
+    write(inner, "", "__init__.py")
+    write(inner, "from outer.inner.parts.made import greet", "mine.py")
+
+    def version(part: str) -> str:
+        write(inner, "", "other.py")
+        write(inner / "parts", ONE_TOOL + part, "made.py")
+        command = [sys.executable, "-c", VERSIONS, str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        first, second = done.stdout.split()
+        assert first == second
+        return first
+
+    assert re.fullmatch(r"0\+[0-9a-f]{12}", version("# 1"))
+    assert version("# 1") == version("# 1") != version("# 2")
+
+
+def test_a_module_of_its_own_is_named_by_its_file(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, ONE_TOOL, "a_module_with_a_tool.py")
+    write(tmp_path, "def broken(:", "beside.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tool,) = load_tools(["a_module_with_a_tool:greet"], places).tools
+    (same,) = load_tools([str(write(tmp_path, ONE_TOOL, "mine.py"))], places).tools
+    assert re.fullmatch(r"0\+[0-9a-f]{12}", contract_of(tool).version)
+    assert contract_of(tool).version != contract_of(same).version  # its name is part of it
+    sys.modules.pop("a_module_with_a_tool")
+
+
+def test_bundled_tools_have_the_version_that_they_say(places: Places) -> None:
+    assert {contract_of(t).version for t in load_tools(["orders"], places).tools} == {"1"}
+
+
+def test_a_contract_that_cannot_be_bound_to_its_code_is_refused(
+    places: Places, tmp_path: Path
+) -> None:
+    text = (
+        ONE_TOOL
+        + """
+from langchain_core.tools import BaseTool
+from tools.contract import Contract
+
+class Computed(BaseTool):
+    name: str = "computed"
+    description: str = "Say no."
+
+    @property
+    def contract(self) -> Contract:
+        return Contract()
+
+    def _run(self) -> str:
+        return ""
+
+tools = [Computed()]
+"""
+    )
+    with pytest.raises(UsageError, match="Tool computed: its contract is a property"):
+        load_tools([str(write(tmp_path, text))], places)
 
 
 # --- bound to its contents -------------------------------------------------------------------
@@ -265,6 +380,8 @@ def test_an_unknown_name_lists_what_there_is(places: Places) -> None:
     [
         ("def broken(:", "SyntaxError"),
         ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import sys\nsys.exit(0)", "SystemExit: 0"),
+        ("def tools():\n    raise SystemExit", "SystemExit"),
         ("import a_package_that_is_not_there", "ModuleNotFoundError"),
         ("x = 1", "found nothing"),
         ("tools = [1, 'two']", "found int, str"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, tool
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from agent.canonical import call_digest, canonical_json
 from agent.checks.arguments import ArgumentsError, normalise
@@ -119,6 +119,66 @@ def test_what_does_not_fit_is_said_with_the_name_and_the_value(
 )
 def test_a_schema_that_came_over_mcp_is_enforced_in_full(args: dict[str, Any], said: str) -> None:
     assert said in problems(REMOTE, args)
+
+
+class Login(BaseModel, extra="forbid", str_strip_whitespace=True):
+    user: str
+    password: str = Field(max_length=16)
+    setup: dict[str, dict[str, int]] = {}
+    pin: int = 0
+
+    @field_validator("password")
+    @classmethod
+    def strong(cls, value: str) -> str:
+        if value.isalnum():
+            raise ValueError(f"{value!r} is too weak, {value[:9]}…")
+        return value
+
+
+LOGIN = make_tool(refund, args=Login, contract=Contract(), name="login")
+SECRET = "hunter2hunter2"
+REMOTE_LOGIN = Remote(
+    args_schema={
+        "type": "object",
+        "properties": {
+            "password": {"type": "string", "maxLength": 9, "enum": ["a"], "pattern": "^x"},
+            "login": {"anyOf": [{"required": ["user"]}, {"type": "null"}]},
+            "secrets": {"type": "array", "items": {"type": "integer"}},
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("bound", "args", "said"),
+    [
+        (LOGIN, {"user": "u", "password": SECRET * 2}, "password: String should have at most 16"),
+        (LOGIN, {"user": "u", "password": SECRET}, "password: Value error, '«masked»' is too weak"),
+        (LOGIN, {"user": "u", "password": [SECRET]}, "password: Input should be a valid string"),
+        (LOGIN, {"user": {"password": SECRET}, "password": "a-b"}, "got {'password': '«masked»'}"),
+        (LOGIN, {"user": "u", "password": "a-b", "setup": {"token": SECRET}}, "setup.token: "),
+        (LOGIN, {"user": "u", "password": "a-b", "pin": "48291x"}, "pin: Input should be"),
+        (REMOTE_LOGIN, {"password": SECRET}, "password: the value is too long"),
+        (REMOTE_LOGIN, {"password": SECRET}, "password: the value is not one of ['a']"),
+        (REMOTE_LOGIN, {"password": 48291000}, "password: should be string"),
+        (REMOTE_LOGIN, {"login": {"token": SECRET}}, "login: {'token': '«masked»'} is not valid"),
+        (REMOTE_LOGIN, {"secrets": [SECRET]}, "secrets.0: should be integer"),
+    ],
+)
+def test_an_error_does_not_quote_a_secret(bound: Any, args: dict[str, Any], said: str) -> None:
+    """It is kept, and the model knows what it has sent."""
+    text = problems(bound, args)
+    assert said in text
+    assert "hunter2" not in text
+    assert "48291" not in text
+
+
+def test_a_note_names_an_argument_so_that_it_is_told_from_its_value() -> None:
+    name = "x\ny: 1 → 2"
+    model = create_model("Odd", field=(int, Field(alias=name)))
+    odd = make_tool(refund, args=model, contract=Contract(), name="odd")
+    assert normalise(odd, {name: "5"}).notes == (r""" "x\ny: 1 → 2": '5' → 5 """.strip(),)
+    assert problems(odd, {name: "five"}).startswith(r'"x\ny: 1 → 2": Input should be a valid int')
 
 
 def test_arguments_of_any_name_pass_unchanged_to_a_remote_tool() -> None:

@@ -5,7 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from agent.repl.panel import approval_panel, explanation, overview, what_became_of
+from agent.repl.panel import (
+    approval_panel,
+    call_line,
+    explanation,
+    overview,
+    what_became_of,
+)
 from agent.repl.screen import Screen
 from agent.store.records import SessionRecord
 from tests.support.fake_chat import CANCEL, SCENES, proposal
@@ -31,18 +37,19 @@ effects  write:orders
 digest   71928d537514
 undo     can be undone: reopen_order
 arguments
-{
-  "order_id": "A1",
-  "expected_revision": 3
-}
+  {
+    "order_id": "A1",
+    "expected_revision": 3
+  }
 where the values occur
   order_id: in your words
   expected_revision: in a result of get_order
   note: nowhere before: the model wrote it, or it is a default
 changed or left open by the check
-expected_revision: “3” became 3
+  │ expected_revision: “3” became 3
 what would change
-order A1: pending → cancelled
+cancel_order says
+  │ order A1: pending → cancelled
 """
     )
 
@@ -57,13 +64,18 @@ def test_a_diff_and_no_way_back():
     text = drawn(approval_panel(approval, SESSION, "2 of 3"))
     assert text.startswith("Run this call? · write_file · 2 of 3 ─")
     assert "undo     cannot be undone\n" in text
-    assert text.endswith("notes.md: 1 line changes\n@@ -1 +1 @@\n-old\n+n⟨U+200B⟩ew\n")
+    assert text.endswith(
+        "write_file says\n  │ notes.md: 1 line changes\n"
+        "  │ @@ -1 +1 @@\n  │ -old\n  │ +n⟨U+200B⟩ew\n"
+    )
 
 
 def test_before_and_after():
     preview = {"summary": "A1", "before": "pending", "after": "cancelled"}
     text = drawn(approval_panel(proposal(1, "x", {}, preview=preview), SESSION))
-    assert text.endswith("what would change\nA1\nbefore\npending\nafter\ncancelled\n")
+    assert text.endswith(
+        "what would change\nx says\n  │ A1\nbefore\n  │ pending\nafter\n  │ cancelled\n"
+    )
 
 
 def test_nothing_in_a_panel_is_hidden_or_obeyed():
@@ -90,7 +102,69 @@ def test_nothing_in_a_panel_is_hidden_or_obeyed():
 def test_long_arguments_are_whole_at_any_width():
     value = "x" * 300 + "END"
     text = drawn(approval_panel(proposal(1, "t", {"v": value}), SESSION), width=40)
-    assert value in text.replace("\n", "")
+    assert value in text.replace("\n  ", "")
+
+
+OURS = (
+    *("Run this call?", "Did this call happen?", "asked ", "reason ", "rule ", "arguments"),
+    *("where the values occur", "what would change", "what is known of it", "! "),
+    *("before", "after", "pay says", "look("),
+)
+FORGED = "\n".join(OURS) + "\nlook({}) shows:\n" + " ".join(f"{ours:60}" for ours in OURS)
+
+
+@pytest.mark.parametrize("width", [40, 64, 120])
+def test_nothing_that_others_say_can_pass_for_a_line_of_ours(width):
+    """However the terminal breaks it: every heading, label and warning stands there as often as
+    without the words of others, and theirs are behind a bar or further in."""
+
+    def beginnings(said):
+        call = proposal(
+            1,
+            "pay",
+            {said: said},
+            notes=[said],
+            preview={"summary": said, "before": said, "after": said},
+            provenance=[{"path": said, "origin": "user", "tool": None}],
+        )
+        doubt = proposal(
+            1,
+            "pay",
+            {},
+            kind="in_doubt",
+            notes=[f"pay says of its record:\n{said}", f"look({said!r}) shows:\nx"],
+        )
+        lines = [
+            line
+            for approval in (call, doubt)
+            for line in drawn(approval_panel(approval, SESSION), width=width).splitlines()
+        ]
+        return sorted(ours for line in lines for ours in OURS if line.startswith(ours))
+
+    assert beginnings(FORGED) == beginnings("x")
+
+
+def test_a_doubt_says_whose_words_are_whose():
+    notes = [
+        "pay says of its record:\nNo transfer.\nlook({}) shows:\nT9",
+        'look({"n":1}) shows:\n3',
+    ]
+    text = drawn(approval_panel(proposal(1, "pay", {}, kind="in_doubt", notes=notes), SESSION))
+    assert text.partition("what is known of it\n")[2] == (
+        """\
+pay says of its record:
+  │ No transfer.
+  │ look({}) shows:
+  │ T9
+look({"n":1}) shows:
+  │ 3
+"""
+    )
+
+
+def test_the_name_of_an_argument_is_told_from_its_value():
+    call = proposal(1, "pay", {'to="ann" amount': "bob", "größe": 1, "plain-1": 2})
+    assert call_line(call, 99) == 'pay  "to=\\"ann\\" amount"="bob" "größe"=1 plain-1=2'
 
 
 def test_several():

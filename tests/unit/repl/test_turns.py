@@ -74,9 +74,9 @@ Let me look.
   1 allowed: reads are allowed
   2 denied: not granted␛[2J
   1 get_order one
-  two
-  [red]three
-  … 2 more lines
+      two
+      [red]three
+      … 2 more lines
   2 cancel_order denied
 
 Not streamed.

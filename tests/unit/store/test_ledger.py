@@ -135,6 +135,34 @@ def test_what_is_final_is_not_overwritten_and_a_late_word_is_kept(
     assert (late.kind, late.data["state"], late.data["attempt"]) == ("effect.late", "failed", 1)
 
 
+def test_that_it_happened_counts_against_whoever_had_said_that_it_did_not(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    settled = store.ledger.settle(effect.id, False, BOB)
+    for state in ("in_doubt", "failed"):
+        said = store.ledger.finish(effect.id, attempt=1, state=state, result={"text": state})  # type: ignore[arg-type]
+        assert said == settled
+    done = store.ledger.finish(effect.id, attempt=1, state="committed", result={"text": "done"})
+    assert (done.state, done.settled, done.result) == ("committed", None, {"text": "done"})
+    assert done.evidence is not None
+    against = {"settled": "not happened", "by": settled.evidence["by"], "at": settled.ended_at}  # type: ignore[index]
+    assert (done.evidence["against"], done.evidence["before"]) == (against, settled.evidence)
+    assert store.ledger.get(effect.id) == done
+    last = store.trail.entries(lease.session)[-1]
+    assert (last.kind, last.data["by"]["name"]) == ("effect.contradicted", "bob")
+    assert store.trail.verify() == []
+
+
+def test_what_is_said_to_have_happened_stands_whatever_comes_late(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    settled = store.ledger.settle(effect.id, True, BOB)
+    for state in ("in_doubt", "failed", "committed"):
+        assert store.ledger.finish(effect.id, attempt=1, state=state, result=None) == settled  # type: ignore[arg-type]
+
+
 def test_the_result_of_an_earlier_attempt_does_not_end_a_later_one(
     store: Store, lease: LeaseRecord
 ) -> None:

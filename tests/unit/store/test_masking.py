@@ -9,23 +9,32 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.canonical import canonical_json
+from agent.receipt import describe_call
 from agent.store import Store
 from agent.store.ids import now, session_id, short_id
-from agent.store.masking import (
-    MARKS,
+from agent.store.masking import MARKS, OWN, SHAPES, Masks
+from agent.store.named_secrets import (
+    BARE,
+    BRACKETS,
+    CLOSING,
+    MARK,
     MASK,
-    OWN,
-    SHAPES,
-    Masks,
+    NO_PROSE,
+    OPENING,
+    REST,
+    SCHEME,
     looks_secret,
     masked_by_name,
+    without_secrets,
 )
 from agent.store.safeguards import Safeguards
-from tests.unit.store.databases import FreshUrl, new_session
+from agent.types import Decision
+from tests.unit.store.databases import ANN, FreshUrl, ask, new_session, write_of
+from tools.contract import Finding
 
 # --- by name --------------------------------------------------------------------------------
 
@@ -219,6 +228,24 @@ def test_two_keys_that_become_the_same_are_both_kept() -> None:
     }
 
 
+def test_what_only_the_harness_writes_cannot_be_blanked_by_an_argument() -> None:
+    entry = {
+        "tool": "cancel_order",
+        "call": "call-123456",
+        "digest": "d" * 64,
+        "by": {"name": "ann.smith"},
+        "reason": "cancel_order by ann.smith",
+        "args": {"token": ["cancel_order", "call-123456", "d" * 64, "ann.smith"], "id": "A1"},
+    }
+    kept = json.loads(Masks().json(entry))
+    assert kept == entry | {"reason": "«masked» by «masked»", "args": {"token": MASK, "id": "A1"}}
+
+
+def test_a_configured_secret_is_not_broken_by_a_named_one() -> None:
+    entry = {"text": f"{KEY} and horse, bat", "password": "horse, bat"}
+    assert json.loads(Masks([KEY]).json(entry))["text"] == f"{OWN} and «masked»"
+
+
 # --- always ---------------------------------------------------------------------------------
 
 PIECES = [
@@ -229,6 +256,7 @@ PIECES = [
     *("«", "»", "-", "_", ".", ":", "@", "://", "/", " ", "\\", '"', "\n", "é", "x", "Z", "7"),
     *("sk-", "gsk_", "eyJ", "AKIA", "AIza", "ghp_", "xoxb-", "Bearer ", "-----BEGIN "),
     *("PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "https://a:b", "password"),
+    *("password", "pin", "API key", "=", '": ', "'", "hunter22", "{", "}", "Basic ", "…"),
 ]
 TEXT = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 DATA = st.recursive(
@@ -281,8 +309,14 @@ def test_every_mark_as_a_name_looks_secret() -> None:
 # --- work -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.pattern.pattern[:12])
-def test_no_pattern_can_go_back(shape: Any) -> None:
+PATTERNS = [
+    *(pattern for shape in SHAPES for pattern in (shape.start, shape.pattern)),
+    *(MARK, REST, OPENING, *CLOSING.values(), SCHEME, BARE, NO_PROSE, BRACKETS),
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:12])
+def test_no_pattern_can_go_back(pattern: re.Pattern[str]) -> None:
     """A repeat without a bound is possessive; what can go back goes back over few characters."""
 
     def repeats(tree: Any) -> Iterator[tuple[str, int]]:
@@ -296,15 +330,15 @@ def test_no_pattern_can_go_back(shape: Any) -> None:
                     for branch in part:
                         yield from repeats(branch)
 
-    for pattern in (shape.start, shape.pattern):
-        for name, most in repeats(_parser.parse(pattern.pattern)):
-            assert name == "POSSESSIVE_REPEAT" or most <= 40, pattern.pattern
+    for name, most in repeats(_parser.parse(pattern.pattern)):
+        assert name == "POSSESSIVE_REPEAT" or most <= 40
 
 
 HOSTILE = [
     *("eyJ", "-eyJ", "a", ".eyJaaaaaa", "eyJaaaaaa.", "sk-", "-sk-a", "AKIA", "AIza", "ghp_"),
     *("xoxb-", "Bearer ", "bearer a", "://a:b", "://a@", ":@", "-----BEGIN PRIVATE KEY-----\n"),
     *("-----BEGIN A B C PRIVATE ", "-----END ", "\\n", "«masked", "«masked»", "correct horse,"),
+    *("password=", 'password="', "token:", "a-key ", "pin='\\", "key {", '"pin":{"a', "hunter2…"),
 ]
 
 
@@ -312,7 +346,8 @@ HOSTILE = [
 @pytest.mark.parametrize("start", ["", "://a:", "-----BEGIN PRIVATE KEY-----"])
 def test_long_hostile_text_takes_work_in_proportion(piece: str, start: str) -> None:
     """Work that grew with the square of these two megabytes would outlast any limit of a test."""
-    masks = Masks([KEY])
+    masks, named = Masks([KEY]), {"password": [piece * 500, "hunter22"]}
+    assert masks.json({"text": start + piece * (200_000 // len(piece))}, [named])
     assert masks.text(start + piece * (2_000_000 // len(piece)))
 
 
@@ -346,3 +381,90 @@ def test_neither_trail_nor_export_holds_a_secret(fresh_url: FreshUrl) -> None:
     for secret in secrets:
         assert canonical_json(secret)[1:-1] not in stored
     assert re.search(r"masked: configured secret", stored)
+
+
+WORDS = st.sampled_from(
+    [
+        lambda secret: f"It is now {secret}.",
+        lambda secret: f"{secret!r} is too long",
+        lambda secret: f"sent {canonical_json({'x': [secret]})}",
+        lambda secret: canonical_json({"password": secret}),
+        lambda secret: f"You sent: {json.dumps({'api_key': secret}, indent=1)[:-4]}",
+        lambda secret: f"login(token={secret.strip()!r:.40}…)",
+        lambda secret: describe_call("login", {"password": secret, "again": secret}),
+    ]
+)
+NAMED = st.builds(
+    lambda name, user, deep: {"user": user, **({"in": [{name: "%"}]} if deep else {name: "%"})},
+    st.sampled_from(["password", "api_key", "clientSecret", "pin"]),
+    st.text(max_size=5),
+    st.booleans(),
+)
+
+
+PART = st.text(st.characters(exclude_characters="«»%", exclude_categories=["Cs"]), min_size=4)
+
+
+@given(
+    st.builds("{}§{}".format, PART, PART),  # no word of ours has that sign
+    NAMED,
+    st.lists(WORDS, min_size=9, max_size=9),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_export_of_a_session_has_no_named_secret(
+    store: Store, secret: str, args: dict[str, Any], words: list[Any]
+) -> None:
+    """Whatever the checks, the contract, the server and the people say about a call."""
+    args = json.loads(canonical_json(args).replace('"%"', canonical_json(secret)))
+    said = [word(secret) for word in words]
+    session = new_session(store).id
+    store.sessions.update(
+        session, entry=("turn.started", {"text": said[0], "ordered": {"args": args}}), turn=1
+    )
+    store.trail.append(
+        session,
+        [
+            ("call.refused", {"tool": "t", "args": args, "problem": said[1]}),
+            (
+                "call.refused",
+                {"tool": "t", "args": {}, "problem": f"sent: {json.dumps(args)[:-2]}"},
+            ),
+            ("call.allowed", {"tool": "t", "args": args, "notes": [f"x: {said[2]} → {secret!r}"]}),
+            ("mcp.log", {"data": json.dumps(without_secrets(said[3], args))}),
+        ],
+    )
+    asked = ask(store, session, args=args, reason=said[4])
+    rule = store.rules.add(session, asked.tool, f"only {secret}", {"user": {"equals": "u"}}, ANN)
+    store.rules.revoke(rule.id, ANN)
+    store.approvals.decide(asked.id, Decision("approve", message=said[5]), ANN)
+    lease = store.leases.acquire(session, store.owner(), ttl=600)
+    effect = store.ledger.begin(**write_of(lease, args=args, approval=asked.id)).effect
+    store.ledger.finish(
+        effect.id,
+        attempt=1,
+        state="in_doubt",
+        result=None,
+        evidence={"postcondition": {"summary": said[6], "record": {"now": secret}}},
+    )
+    finding = Finding(None, said[7], {"kept": secret})
+    store.ledger.find(effect.id, attempt=1, finding=finding, result={})
+    store.ledger.settle(effect.id, True, ANN, said[8])
+
+    texts = list(_texts([entry["data"] for entry in store.trail.export(session)]))
+    forms = {secret, secret.strip(), repr(secret)[1:-1], canonical_json(secret)[1:-1]}
+    forms = {form for form in forms if len(form) >= 8}
+    assert [text for text in texts if any(form in text for form in forms)] == []
+    assert store.approvals.get(asked.id).args == args
+    assert store.ledger.get(effect.id).args == args
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case dict():
+            for key, item in value.items():
+                yield from (key, *_texts(item))

@@ -150,7 +150,24 @@ TAMPERED: dict[str, tuple[list[str], list[int]]] = {
             "UPDATE trail SET seq = 3 WHERE seq = 4",
             "UPDATE trail SET seq = 4 WHERE seq = -1",
         ],
-        [3, 3, 4, 4, 5],
+        [3, 3, 4, 4, 4, 5],
+    ),
+    "reordered": (
+        [
+            "UPDATE trail SET position = -1 WHERE seq = 3",
+            "UPDATE trail SET position = (SELECT position FROM trail WHERE seq = 4) + 1000"
+            " WHERE seq = 4",
+        ],
+        [3, 5],
+    ),
+    "places swapped": (
+        [
+            "UPDATE trail SET position = position + 1000 WHERE seq IN (3, 4)",
+            "UPDATE trail SET position = (SELECT position FROM trail WHERE seq = 4) - 1000"
+            " WHERE seq = 3",
+            "UPDATE trail SET position = position - 1001 WHERE seq = 4",
+        ],
+        [4],
     ),
     "contents swapped": (
         [
@@ -176,6 +193,22 @@ def test_tampering_is_found_where_it_happened(store: Store, chain: str, how: str
     assert [problem.seq for problem in problems] == expected
     assert {problem.session for problem in problems} == {chain}
     assert store.trail.verify() == problems
+
+
+def test_where_it_is_shown_elsewhere_its_place_is_told(store: Store, chain: str) -> None:
+    """Entries of several sessions are shown by their place; each session's stay in order."""
+    other = new_session(store).id
+    store.trail.append(chain, [("note.7", {})])
+    store.trail.append(other, [("note.2", {})])
+    assert store.trail.verify() == []
+    places = {entry.seq: entry.position for entry in store.trail.entries(chain)}
+    swap = "UPDATE trail SET position = :new WHERE position = :old"
+    for old, new in ((places[2], -1), (places[7], places[2]), (-1, places[7])):
+        sql(store, swap, old=old, new=new)
+    shown = [entry.seq for entry in store.trail.entries() if entry.session == chain]
+    assert shown == [1, 7, 3, 4, 5, 6, 2]
+    what = "does not stand behind the entry before it: they were reordered"
+    assert store.trail.verify() == [Problem(chain, 3, what), Problem(chain, 7, what)]
 
 
 @settings(max_examples=60)
@@ -284,7 +317,27 @@ def test_a_tombstone_does_not_excuse_what_is_erased_after_it(store: Store, chain
     sql(store, "UPDATE trail SET data = NULL, salt = NULL WHERE seq = 7")
     assert [problem.seq for problem in store.trail.verify()] == [7]
     sql(store, "DELETE FROM trail WHERE seq = 7")
-    assert [problem.seq for problem in store.trail.verify()] == [1, 2, 3, 4, 5, 6, 7]
+    assert [problem.seq for problem in store.trail.verify()] == [1, 2, 3, 4, 5, 6, 6, 7]
+
+
+@pytest.mark.parametrize("column", ["deleted_at", "deleted_by"])
+def test_a_session_that_is_only_marked_as_deleted_is_found(
+    store: Store, chain: str, column: str
+) -> None:
+    sql(
+        store,
+        f"UPDATE sessions SET {column} = '2026-01-01T00:00:00.000000Z' WHERE id = :s",
+        s=chain,
+    )
+    what = "the session is marked as deleted, and no entry says so"
+    assert store.trail.verify() == [Problem(chain, 6, what)]
+
+
+def test_a_deleted_session_that_is_not_marked_so_is_found(store: Store, chain: str) -> None:
+    store.sessions.delete(chain, ANN)
+    sql(store, "UPDATE sessions SET deleted_at = NULL, deleted_by = NULL")
+    what = "the session was deleted, and is not marked so any more"
+    assert store.trail.verify() == [Problem(chain, 7, what)]
 
 
 def test_the_trail_stores_no_secret(store: Store, session: str) -> None:

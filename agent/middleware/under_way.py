@@ -1,0 +1,89 @@
+"""The writes of a process that are under way, whichever of its sessions they belong to.
+
+A body can outlive its time, its turn, and the opening of its session: nothing stops a thread.
+Until it has ended nobody may say that it did not happen, and no other write of its conflict key
+begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+Body = asyncio.Future[Any]
+
+
+@dataclass
+class _Key:
+    """One conflict key: whose turn it is, and which bodies have not ended."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    interested: int = 0
+    bodies: set[Body] = field(default_factory=set)
+
+
+class WritesUnderWay:
+    """Who is at what: by conflict key, by effect, by session. For one event loop."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, _Key] = {}
+        self._effects: dict[str, set[Body]] = {}
+        self._sessions: dict[str, set[Body]] = {}
+
+    @asynccontextmanager
+    async def turn(self, key: str, seconds: float) -> AsyncIterator[bool]:
+        """One write of this conflict key at a time.
+
+        Args:
+            seconds: For how long a body is waited for that has outlived its own turn.
+
+        Yields:
+            Whether the write may begin: no other one of its key is still under way.
+        """
+        entry = self._keys.setdefault(key, _Key())
+        entry.interested += 1
+        try:
+            async with entry.lock:
+                running: set[Body] = set()
+                if entry.bodies:
+                    _, running = await asyncio.wait(set(entry.bodies), timeout=seconds)
+                yield not running
+        finally:
+            entry.interested -= 1
+            self._forget(key, entry)
+
+    def entered(self, session: str, effect: str, key: str, body: Body) -> None:
+        """A body was entered; it is under way until it has ended."""
+        entry = self._keys.setdefault(key, _Key())
+        places = (
+            entry.bodies,
+            self._effects.setdefault(effect, set()),
+            self._sessions.setdefault(session, set()),
+        )
+        for bodies in places:
+            bodies.add(body)
+
+        def ended(body: Body) -> None:
+            for bodies in places:
+                bodies.discard(body)
+            self._forget(key, entry)
+            for known, name in ((self._effects, effect), (self._sessions, session)):
+                if not known.get(name):
+                    known.pop(name, None)
+
+        body.add_done_callback(ended)
+
+    def has(self, effect: str) -> bool:
+        """Whether a body of this write still runs, maybe long after its time."""
+        return bool(self._effects.get(effect))
+
+    def of_session(self, session: str) -> set[Body]:
+        """The bodies of a session that have not ended."""
+        return set(self._sessions.get(session, ()))
+
+    def _forget(self, key: str, entry: _Key) -> None:
+        if not entry.interested and not entry.bodies and self._keys.get(key) is entry:
+            del self._keys[key]

@@ -1,0 +1,310 @@
+"""Secrets told by the name of their field: the values of such fields, in JSON and in text, and
+the same values wherever else they are said.
+
+What goes into the record is often words about a call: an error that quotes an argument, a summary
+that has it in a sentence, a log line. A value that stands under a secret-looking name is found
+again there as it is, as JSON or Python spells it, without the space around it, and cut short.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from string import ascii_letters, digits
+from typing import Any
+
+from agent.canonical import canonical_json
+
+MASK = "«masked»"
+
+SHORTEST = 8
+"""Characters of a secret that is masked by value wherever it stands; shorter ones are words too."""
+
+SHORTEST_ALONE = 6
+"""Characters of one that is masked where it stands alone: not only letters, not within a word."""
+
+# Matched against a name without case and separators. Counts of tokens are not secrets.
+_SECRET = re.compile(
+    r"password|passwd|passphrase|passcode|secret|credential|authorization|authentication"
+    r"|cookie|bearer|apikey|accesskey|privatekey|signingkey|encryptionkey|connectionstring"
+    r"|token(?!s|ize|izer|count|limit|usage|budget|type)|jwt$"
+)
+_SECRET_WHOLE = frozenset({"pwd", "pass", "auth", "pin", "otp", "cvv", "cvc", "xauth"})
+_SEPARATORS = re.compile(r"[^a-z0-9]")
+
+
+@lru_cache(maxsize=1024)
+def looks_secret(name: str) -> bool:
+    """Whether a field of this name (any case, any separators) is taken to hold a secret."""
+    plain = _SEPARATORS.sub("", name.lower())
+    return plain in _SECRET_WHOLE or _SECRET.search(plain) is not None
+
+
+def masked_by_name(value: Any) -> Any:
+    """A copy of a JSON value in which the value of every secret-looking field is ``MASK``."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {
+            key: MASK if isinstance(key, str) and looks_secret(key) else masked_by_name(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [masked_by_name(item) for item in value]
+    return value
+
+
+def without_secrets(value: Any, *about: Any) -> Any:
+    """A copy of a JSON value without the secrets that it names, or that ``about`` names."""
+    return NamedSecrets(value, *about).masked_in(masked_by_name(value))
+
+
+def free_name(name: Any, taken: Mapping[Any, Any]) -> Any:
+    """The name, with a number when it is taken already: masked, two can become the same."""
+    free, number = name, 1
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free
+
+
+# --- by value -------------------------------------------------------------------------------
+
+MARK = re.compile(r"«masked(?:: [^«»]{1,40}+)?»")
+"""What stands in place of a secret, of this kind or of another."""
+
+_CUTS = ("…", "...", "\\u2026")
+
+
+class NamedSecrets:
+    """The values of the secret-looking fields of some JSON values; empty when there are none.
+
+    Too short ones are left out, such as ``true`` and most words: they occur everywhere.
+    """
+
+    def __init__(self, *values: Any) -> None:
+        found = {form for value in values for secret in _secrets(value) for form in _forms(secret)}
+        self._found = frozenset(found)
+        self._forms = sorted(found, key=len, reverse=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def masked(self, text: str, whole: re.Pattern[str] = MARK) -> str:
+        """The text with ``MASK`` in place of each of them, also of the beginning of one that was
+        cut off.
+
+        Args:
+            whole: What is left as it is, so that no part of it is taken for a secret.
+        """
+        if not self._forms:
+            return text
+        parts, done = [], 0
+        for kept in whole.finditer(text):
+            parts += [self._masked(text[done : kept.start()]), kept[0]]
+            done = kept.end()
+        return "".join([*parts, self._masked(text[done:])])
+
+    def masked_in(self, value: Any, whole: re.Pattern[str] = MARK) -> Any:
+        """A copy of a JSON value with ``masked`` texts, names too."""
+        if isinstance(value, str):
+            return self.masked(value, whole)
+        if isinstance(value, list | tuple):
+            return [self.masked_in(item, whole) for item in value]
+        if isinstance(value, dict):
+            result: dict[Any, Any] = {}
+            for key, item in value.items():
+                name = self.masked(key, whole) if isinstance(key, str) else key
+                result[free_name(name, result)] = self.masked_in(item, whole)
+            return result
+        return MASK if _is_number(value) and repr(value) in self._found else value
+
+    def _masked(self, text: str) -> str:
+        for form in self._forms:
+            if form not in text:
+                continue
+            if len(form) >= SHORTEST:
+                text = text.replace(form, MASK)
+            else:
+                text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
+        for form in self._forms:
+            text = _without_beginnings(form, text)
+        return text
+
+
+def _secrets(value: Any) -> Iterator[str]:
+    """The texts and numbers that stand under secret-looking names, at any depth."""
+    waiting = [(value, False)]
+    while waiting:
+        inner, is_secret = waiting.pop()
+        match inner:
+            case Mapping():
+                waiting += [(inner[key], is_secret or _is_named(key)) for key in inner]
+            case list() | tuple():
+                waiting += [(item, is_secret) for item in inner]
+            case str() if is_secret:
+                yield inner
+            case _ if is_secret and _is_number(inner):
+                yield repr(inner)
+
+
+def _is_named(key: Any) -> bool:
+    return isinstance(key, str) and looks_secret(key)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """How a value may be spelled in a text: also as JSON or Python spells it, once or twice."""
+    forms = {secret, secret.strip()}
+    for _ in range(2):
+        forms |= {spelled for form in forms for spelled in _spellings(form)}
+    return (form for form in forms if _is_long_enough(form))
+
+
+def _spellings(text: str) -> tuple[str, ...]:
+    return (
+        canonical_json(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        repr(text)[1:-1],
+    )
+
+
+def _is_long_enough(form: str) -> bool:
+    return len(form) >= SHORTEST or (len(form) >= SHORTEST_ALONE and not form.isalpha())
+
+
+def _without_beginnings(form: str, text: str) -> str:
+    """The text with ``MASK`` where the beginning of a value stands before a mark of a cut, or
+    before the end."""
+    parts, done, head = [], 0, form[:SHORTEST_ALONE]
+    at = text.find(head)
+    while at >= 0:
+        end = _common_end(form, text, at)
+        is_cut = end - at < len(form) and (end == len(text) or text.startswith(_CUTS, end))
+        if is_cut:
+            parts += [text[done:at], MASK]
+            done = end
+        at = text.find(head, max(at + 1, end - SHORTEST_ALONE + 1))
+    return "".join([*parts, text[done:]])
+
+
+def _common_end(form: str, text: str, at: int) -> int:
+    """Where what the text has at this place stops being the beginning of the value."""
+    length, most = SHORTEST_ALONE, min(len(form), len(text) - at)
+    while length < most and text[at + length] == form[length]:
+        length += 1
+    return at + length
+
+
+# --- in text --------------------------------------------------------------------------------
+
+# The beginning of each kind of secret-looking name; without any of them a text has no such name.
+_KINDS = re.compile(
+    "pass|pwd|secret|credential|auth|cookie|bearer|key|connection|token|jwt|pin|otp|cvv|cvc"
+)
+# From there on: the rest of the name, perhaps of two words and in quotes, and the sign before a
+# value.
+REST = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]{0,64}+(?: [A-Za-z0-9_.-]{1,64}+)?+)(?P<quoted>\\{0,8}+[\"'])?+"
+    r"[ \t\n]{0,4}+(?P<sign>=>|:=|[:=])[ \t\n]{0,4}+"
+)
+_IN_NAMES = f"{ascii_letters}{digits}_.-"
+OPENING = re.compile(r"[BbRrUu]{0,2}+(\\{0,8}+)([\"'])")
+CLOSING = {quote: re.compile(rf"(?<!\\)(\\*+){quote}") for quote in "\"'"}
+SCHEME = re.compile(r"(?:basic|bearer|digest|negotiate|token)[ ]{1,4}+", re.IGNORECASE)
+_PLAIN = r"\s\"'`,;&<>(){}\[\]\\|«»"
+BARE = re.compile(rf"[^{_PLAIN}]{{4,}}+")
+NO_PROSE = re.compile(rf"(?=[^{_PLAIN}\d]{{0,40}}+\d)[^{_PLAIN}]{{6,}}+")
+BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"?|'(?:[^'\\]++|\\.)*+'?|[{}\[\]]", re.DOTALL)
+_NO_VALUES = frozenset({"true", "false", "null", "none", "undefined"})
+
+
+def names_a_secret(text: str) -> bool:
+    """A cheap look: whether a secret-looking name may stand in a text, or in its JSON."""
+    return _KINDS.search(_lowered(text)) is not None
+
+
+def masked_fields(text: str) -> str:
+    """The text with ``MASK`` in place of what looks like the value of a secret-looking field: in
+    JSON, whole or broken, in what Python shows, and after ``name=`` or ``name:``.
+
+    After ``name:`` a word without quotes may be prose, so it is one only with a digit in it.
+    """
+    parts, done = [], 0
+    for kind in _KINDS.finditer(_lowered(text)):
+        rest = REST.match(text, kind.end()) if kind.start() >= done else None
+        if rest is None or not _is_name(text, kind.start(), rest.end("name")):
+            continue
+        start, end = _value_span(text, rest)
+        if start < end and not MARK.fullmatch(text, start, end):
+            parts += [text[done:start], MASK]
+            done = end
+    return "".join([*parts, text[done:]])
+
+
+def _lowered(text: str) -> str:
+    """In small letters, and of the same length."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else re.sub("[A-Z]+", _in_small, text)
+
+
+def _in_small(found: re.Match[str]) -> str:
+    return found[0].lower()
+
+
+def _is_name(text: str, kind: int, end: int) -> bool:
+    """Whether a secret-looking name ends here; ``kind`` is where the beginning of it was found."""
+    before = text[max(kind - 64, 0) : kind]
+    words = before.rstrip(_IN_NAMES)
+    if words.endswith(" "):  # the name may have begun with the word before
+        words = words[:-1].rstrip(_IN_NAMES)
+    name = before[len(words) :] + text[kind:end]
+    return any(map(looks_secret, (name, *name.split(" "))))
+
+
+def _value_span(text: str, rest: re.Match[str]) -> tuple[int, int]:
+    """Where the value of a field stands, without its quotes; empty when there is none."""
+    at = rest.end()
+    if (opening := OPENING.match(text, at)) is not None:
+        return opening.end(), _closing_quote(text, opening)
+    if text.startswith(("{", "["), at):
+        return at, _closing_bracket(text, at)
+    scheme = SCHEME.match(text, at)
+    is_data = scheme or rest["quoted"] or rest["sign"] != ":"
+    bare = (BARE if is_data else NO_PROSE).match(text, scheme.end() if scheme else at)
+    if bare is None or bare[0].lower() in _NO_VALUES:
+        return at, at
+    return bare.span()
+
+
+def _closing_quote(text: str, opening: re.Match[str]) -> int:
+    """Where a quoted text ends; one that was cut off ends with the text.
+
+    Within a JSON text in a JSON text the quotes have backslashes, as many as the opening one.
+    """
+    level = len(opening[1])
+    for quote in CLOSING[opening[2]].finditer(text, opening.end()):
+        slashes = len(quote[1])
+        if level == 0 and slashes % 2 == 0:
+            return quote.end() - 1
+        if slashes <= level and level:
+            return quote.start()
+    return len(text)
+
+
+def _closing_bracket(text: str, at: int) -> int:
+    """Where an object or array ends; one that was cut off ends with the text."""
+    depth = 0
+    for token in BRACKETS.finditer(text, at):
+        if token[0] in ("{", "["):
+            depth += 1
+        elif token[0] in ("}", "]"):
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return len(text)

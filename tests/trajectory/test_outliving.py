@@ -1,0 +1,185 @@
+"""A write can outlive its time, its turn and the opening of its session: nothing stops a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.application import Application
+from agent.errors import SaysoError
+from agent.evals.driving import Trajectory, converse
+from agent.evals.reviewers import approves, stays_silent
+from agent.session import AgentSession
+from agent.store.records import EffectRecord
+from agent.types import Decision
+from tests.support.sessions import application
+from tests.support.unsure import Number, act
+from tools.contract import CallInfo, Contract, Finding, make_tool
+
+OPENS_IT = """
+import asyncio, sys
+from pathlib import Path
+from agent.errors import SessionBusy
+from tests.support.sessions import application
+
+async def main(home, session):
+    async with application(Path(home), ["Never."]) as app:
+        async with app.open_session(session):
+            print("opened")
+
+try:
+    asyncio.run(main(*sys.argv[1:]))
+except SessionBusy:
+    print("busy")
+"""
+
+
+@dataclass
+class Slow:
+    """A write in a thread that takes effect when it is let go, long after its time."""
+
+    numbers: list[int] = field(default_factory=list)
+    overlaps: int = 0
+    entries: int = 0
+    goes_on: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._inside = 0
+
+    def act(self, n: int) -> str:
+        """Add a number."""
+        self._inside += 1
+        self.entries += 1
+        self.overlaps = max(self.overlaps, self._inside)
+        self.goes_on.wait(30)
+        self.numbers.append(n)
+        self._inside -= 1
+        return "added"
+
+    def find(self, args: Any, info: CallInfo) -> Finding:
+        """Looks, and finds what is there so far."""
+        return Finding(args["n"] in self.numbers, "Looked.")
+
+    def tools(self, **contract: Any) -> list[Any]:
+        writes: dict[str, Any] = {
+            "effects": frozenset({"write:numbers"}),
+            "open_world": False,
+            "reconcile": self.find,
+            "timeout": 0.2,
+        }
+        return [make_tool(self.act, args=Number, contract=Contract(**writes | contract))]
+
+
+@asynccontextmanager
+async def left(home: Path, slow: Slow) -> AsyncIterator[tuple[Application, EffectRecord]]:
+    """An application that has left a session whose write is under way still, and in doubt."""
+    async with application(home, [act(1), "Hm."], tools=slow.tools()) as app:
+        async with app.new_session() as opened:
+            await converse(opened, "go", approves)
+        (effect,) = app.store.ledger.list()
+        assert effect.state == "in_doubt"
+        try:
+            yield app, effect
+        finally:
+            slow.goes_on.set()
+            while app._under_way.of_session(effect.session):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def ended(app: Application, effect: EffectRecord) -> EffectRecord:
+    """The effect once nothing of it runs any more."""
+    while app._under_way.of_session(effect.session):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return app.store.ledger.get(effect.id)
+
+
+async def test_not_there_yet_is_no_finding_in_the_session_opened_again(tmp_path: Path) -> None:
+    slow = Slow()
+    async with left(tmp_path, slow) as (app, effect):
+        async with app.open_session(effect.session) as again:
+            found = await again.look_up(effect.id)
+            assert found.state == "in_doubt"
+            assert (found.evidence or {})["found"]["summary"].endswith("It is still under way.")
+            slow.goes_on.set()
+            late = await ended(app, effect)
+            assert (late.state, late.transport) == ("committed", "late")
+        assert slow.numbers == [1]
+
+
+async def test_no_other_process_carries_the_session_on_until_it_has_ended(tmp_path: Path) -> None:
+    slow = Slow()
+
+    async def elsewhere() -> str:
+        command = [sys.executable, "-c", OPENS_IT, str(tmp_path), effect.session]
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout.strip()
+
+    async with left(tmp_path, slow) as (app, effect):
+        assert await elsewhere() == "busy"
+        slow.goes_on.set()
+        await ended(app, effect)
+        while app.store.leases.holder(effect.session) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await elsewhere() == "opened"
+
+
+async def test_nor_is_the_session_deleted(tmp_path: Path) -> None:
+    slow = Slow()
+    async with left(tmp_path, slow) as (app, effect):
+        with pytest.raises(SaysoError, match="under way here"):
+            await app.delete(effect.session)
+        assert app.store.ledger.get(effect.id).state == "in_doubt"
+
+
+async def test_writes_of_one_conflict_key_never_overlap_whichever_session_they_are_of(
+    tmp_path: Path,
+) -> None:
+    slow = Slow()
+    tools = slow.tools(conflict_key=lambda args: "numbers", timeout=30)
+
+    async def approved(opened: AgentSession) -> Trajectory:
+        await converse(opened, "go", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+        return Trajectory([event async for event in opened.resume()])
+
+    async with (
+        application(tmp_path, [act(1), "Done."], tools=tools) as app,
+        app.new_session() as one,
+        app.new_session() as other,
+    ):
+        both = asyncio.gather(approved(one), approved(other))
+        while not slow.entries:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        slow.goes_on.set()
+        await both
+        assert slow.numbers == [1, 1]
+        assert slow.overlaps == 1
+
+
+async def test_that_it_happened_counts_against_a_person_who_had_said_that_it_did_not(
+    tmp_path: Path,
+) -> None:
+    slow = Slow()
+    async with left(tmp_path, slow) as (app, effect):
+        app.store.ledger.settle(effect.id, False, app.actor)
+        slow.goes_on.set()
+        late = await ended(app, effect)
+        assert (late.state, late.settled) == ("committed", None)
+        assert (late.evidence or {})["against"]["by"]["name"] == "ana"
+        async with app.open_session(effect.session) as again:
+            (line,) = again.receipt().done
+            assert line.endswith("although ana had said that it did not")
+        kinds = [entry.kind for entry in app.store.trail.entries(effect.session)]
+        assert kinds[-2:] == ["effect.late", "effect.contradicted"]
+        assert app.store.trail.verify() == []

@@ -1,0 +1,97 @@
+"""Calling what a builder wrote: however it ends, it ends alone.
+
+``sys.exit()`` in a contract's function would else end the program, with a code that may read as
+"done", and would do so again whenever the session is carried on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class EndedOddly(Exception):
+    """A function ended in what is no ordinary exception; the text names that."""
+
+
+def contained(function: Callable[..., T], *args: Any) -> T:
+    """What a function returns; what it raises instead is an ordinary exception.
+
+    Raises:
+        Exception: The function's own, or ``EndedOddly``.
+        KeyboardInterrupt: A person's, who wants the program to end.
+        CancelledError: The running task is being cancelled.
+    """
+    try:
+        return function(*args)
+    except BaseException as error:
+        if _is_ordinary(error) or _is_meant_for_the_program(error):
+            raise
+        raise EndedOddly(_in_words(error)) from error
+
+
+SECONDS = 2.0
+"""For how long a function may think that is asked about nothing but its arguments."""
+
+
+def at_once(function: Callable[..., T], *args: Any) -> T:
+    """What a function of its arguments alone returns; raises as ``contained`` does.
+
+    Whoever asks waits for it, so it gets a thread of its own, and little time.
+
+    Raises:
+        TimeoutError: It gave no answer in time. It goes on alone, and its answer is lost.
+    """
+    outcome: Future[T] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            outcome.set_result(context.run(contained, function, *args))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    name = f"contract {getattr(function, '__name__', function)}"
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome.result(SECONDS)
+
+
+async def contained_answer(answer: Awaitable[T]) -> T:
+    """What an async function returns; raises as ``contained`` does."""
+    try:
+        return await answer
+    except GeneratorExit:  # it is being closed
+        raise
+    except BaseException as error:
+        if _is_ordinary(error) or _is_meant_for_the_program(error):
+            raise
+        raise EndedOddly(_in_words(error)) from error
+
+
+def _is_ordinary(error: BaseException) -> bool:
+    """Whether ``except Exception`` sees it, and a future can hold it."""
+    return isinstance(error, Exception) and not isinstance(error, StopIteration)
+
+
+def _is_meant_for_the_program(error: BaseException) -> bool:
+    if isinstance(error, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
+    return isinstance(error, asyncio.CancelledError) and _is_being_cancelled()
+
+
+def _is_being_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop in this thread
+        return False
+    return task is not None and task.cancelling() > 0
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
