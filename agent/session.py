@@ -513,6 +513,7 @@ class AgentSession:
             scope.text,
             {k: dict(v) for k, v in scope.args.items()},
             self._actor,
+            approval.tool_version,
         )
 
     def _own(self, approval_id: str) -> ApprovalRecord:

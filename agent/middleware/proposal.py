@@ -43,6 +43,7 @@ from agent.middleware.state import (
 )
 from agent.models import as_model_error, ending
 from agent.models.replies import Ending
+from agent.policy import is_about
 from agent.receipt import describe_call
 from agent.repeats import committed_before, held
 from agent.store.records import RuleRecord
@@ -204,7 +205,9 @@ class _Judge:
         if self._rules is None:
             self._rules = recording.store.rules.active(recording.session)
         earlier = committed_before(recording.store, recording.ancestors, tool, call.args)
-        return judge(tool, call, effects, self._context.authority, self._rules, earlier)
+        version = contract_of(tool).version
+        rules = [rule for rule in self._rules if is_about(rule, tool.name, version)]
+        return judge(tool, call, effects, self._context.authority, rules, earlier)
 
     async def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:
         """Why a call that may be proposed is not put to anybody yet."""

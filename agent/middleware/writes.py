@@ -41,7 +41,7 @@ from agent.evidence import (
 from agent.middleware.bound import Bound, Handler, Permit, enter
 from agent.middleware.results import failure, readable, transaction_of
 from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pause
-from agent.policy import covers
+from agent.policy import covers, is_about
 from agent.receipt import describe_call
 from agent.repeats import held
 from agent.settling import info_of, look_up_effect
@@ -161,7 +161,8 @@ class Write:
             before=self.before,
             resend=resend,
             covered=lambda rule: (
-                rule.tool == bound.tool.name and covers(rule.scope_args, bound.args)
+                is_about(rule, bound.tool.name, bound.contract.version)
+                and covers(rule.scope_args, bound.args)
             ),
         )
 

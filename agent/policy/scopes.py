@@ -6,6 +6,13 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
+from agent.store.records import RuleRecord
+
+
+def is_about(rule: RuleRecord, tool: str, version: str) -> bool:
+    """Whether a rule is one for this tool, as it was when a person agreed."""
+    return rule.tool == tool and rule.tool_version in (None, version)
+
 
 def covers(scope_args: Mapping[str, Mapping[str, Any]], args: Mapping[str, Any]) -> bool:
     """Whether arguments lie within a rule's scope; an unknown constraint covers nothing."""

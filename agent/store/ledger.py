@@ -182,7 +182,8 @@ class Ledger:
                 if undoes is not None:
                     _check_not_undone(writing, undoes, known)
                 if known is not None:
-                    return _begin_again(writing, known, approval, rule, before)
+                    fresh = {"approval": approval, "rule": rule, "tool_version": tool_version}
+                    return _begin_again(writing, known, fresh, before)
                 effect = EffectRecord(
                     id=fresh_id,
                     session=session,
@@ -466,17 +467,14 @@ def _in_doubt(writing: Writing, effect: EffectRecord) -> EffectRecord:
 def _begin_again(
     writing: Writing,
     effect: EffectRecord,
-    approval: str | None,
-    rule: str | None,
+    fresh: dict[str, str | None],
     before: str | None,
 ) -> Begun:
     """The next attempt of a write that did not happen, or that its service would recognise."""
     resent = effect.state == "in_doubt"
-    change = {
+    change = fresh | {
         "state": "intended",
         "attempts": effect.attempts + 1,
-        "approval": approval,
-        "rule": rule,
         "before": effect.before if resent else before,
         "settled": None,
         "result": None,

@@ -161,7 +161,10 @@ class EffectRecord(Record):
 
 
 class RuleRecord(Record):
-    """An "always for this session" rule that a person agreed to."""
+    """An "always for this session" rule that a person agreed to.
+
+    It is for one ``tool_version``; ``None``: it was agreed to before versions were kept.
+    """
 
     table = "rules"
 
@@ -170,6 +173,7 @@ class RuleRecord(Record):
     tool: str
     scope: str
     scope_args: dict[str, dict[str, Any]]
+    tool_version: str | None = None
     created_by: str
     created_at: str
     revoked_by: str | None = None

@@ -38,6 +38,7 @@ class Rules:
         scope: str,
         scope_args: Mapping[str, Mapping[str, Any]],
         actor: Actor,
+        tool_version: str | None = None,
     ) -> RuleRecord:
         """Keep a rule.
 
@@ -47,6 +48,7 @@ class Rules:
             scope: What the rule covers, in the words that the person was shown.
             scope_args: The same for the program (``tools.contract.Scope.args``).
             actor: Who is said to have agreed.
+            tool_version: Of the tool that they were shown; ``None``: whatever it is.
 
         Raises:
             NotFound: There is no such session.
@@ -59,6 +61,7 @@ class Rules:
                 tool=tool,
                 scope=scope,
                 scope_args={name: dict(bound) for name, bound in scope_args.items()},
+                tool_version=tool_version,
                 created_by=actor.name,
                 created_at=now(),
             )
@@ -118,6 +121,7 @@ def _record(writing: Writing, kind: str, rule: RuleRecord, actor: Actor) -> None
         {
             "rule": rule.id,
             "tool": rule.tool,
+            "tool_version": rule.tool_version,
             "scope": rule.scope,
             "scope_args": rule.scope_args,
             "by": actor_data(actor),

@@ -187,6 +187,7 @@ rules = Table(
     Column("tool", AnyText, nullable=False),
     Column("scope", AnyText, nullable=False),
     Column("scope_args", Json, nullable=False),
+    Column("tool_version", AnyText),
     Column("created_by", AnyText, nullable=False),
     Column("created_at", Plain, nullable=False),
     Column("revoked_by", AnyText),

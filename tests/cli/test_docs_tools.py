@@ -83,8 +83,8 @@ def test_every_field_of_a_contract_is_explained() -> None:
 
 def test_the_bounds_are_those_of_the_program() -> None:
     from agent.evidence import RECORD_SECONDS
-    from tools.calling import SECONDS
     from agent.middleware.writes import MOST_ATTEMPTS
+    from tools.calling import SECONDS
 
     words = " ".join(PAGE.split())
     assert (MOST_ATTEMPTS, "within three attempts a run" in words) == (3, True)

@@ -418,7 +418,7 @@ async def test_a_rejected_call_is_not_asked_anew_whatever_changes(tmp_path: Path
 NOTES = """
 from pathlib import Path
 from pydantic import BaseModel
-from tools.contract import Contract, make_tool
+from tools.contract import Contract, Scope, make_tool
 
 class Note(BaseModel, extra="forbid"):
     text: str
@@ -429,7 +429,11 @@ def note(text: str) -> str:
         file.write("{code} " + text)
     return "Noted."
 
-contract = Contract(effects=frozenset({{"write:notes"}}), open_world=False)
+contract = Contract(
+    effects=frozenset({{"write:notes"}}),
+    open_world=False,
+    always=lambda args: Scope("any note", {{}}),
+)
 tools = [make_tool(note, args=Note, contract=contract)]
 """
 CHANGED = "The tool 'note' has changed since this call was approved, so the call was not run"
@@ -475,6 +479,34 @@ async def test_an_approval_given_for_other_code_does_not_hold(
         (effect,) = app.store.ledger.list()
         assert effect.tool_version == done.asked[0].tool_version != given.tool_version
         assert app.store.trail.verify() == []
+
+
+async def test_a_rule_agreed_to_for_other_code_lets_nothing_run(tmp_path: Path) -> None:
+    home, written, file = tmp_path / "home", tmp_path / "written", tmp_path / "mine.py"
+    file.write_text(NOTES.format(file=str(written), code="old"))
+    steps = [
+        *(calls(("note", {"text": "a"}), ids=["a"]), "Noted."),
+        *(calls(("note", {"text": "b"}), ids=["b"]), "Noted."),
+    ]
+    async with session(home, steps, domains=[str(file)]) as (_, opened):
+        await converse(opened, "note a", stays_silent)
+        rule = opened.allow_always(opened.pending()[0].id)
+        await resumed(opened)
+    assert written.read_text() == "old a"
+    written.unlink()
+    file.write_text(NOTES.format(file=str(written), code="new"))
+
+    async with (
+        application(home, steps, domains=[str(file)]) as app,
+        app.open_session(opened.id) as later,
+    ):
+        asked = await converse(later, "note b", stays_silent)
+        (waiting,) = asked.asked
+        assert waiting.tool_version != rule.tool_version
+        assert not written.exists()
+        later.allow_always(waiting.id)
+        await resumed(later)
+        assert written.read_text() == "new b"
 
 
 async def test_an_approval_given_for_this_code_holds_wherever_the_session_goes_on(

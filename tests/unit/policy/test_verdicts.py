@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.policy import covers, evaluate
+from agent.policy import covers, evaluate, is_about
 from agent.store.records import RuleRecord
 from agent.types import Authority
 from tools.contract import UNKNOWN_EFFECTS, Effects
@@ -46,6 +46,24 @@ def test_the_verdict_follows_from_effects_and_authority(
     effects: Effects, authority: Authority, behavior: str, rule: str
 ) -> None:
     assert evaluate("t", {}, effects, authority)[:2] == (behavior, rule)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "tool", "version", "holds"),
+    [
+        ("v1", "write_file", "v1", True),
+        ("v1", "write_file", "v2", False),
+        ("v1", "edit_file", "v1", False),
+        (None, "write_file", "v2", True),
+        (None, "edit_file", "v2", False),
+    ],
+)
+def test_a_rule_is_about_one_tool_as_it_was_when_it_was_agreed_to(
+    agreed: str | None, tool: str, version: str, holds: bool
+) -> None:
+    rule = RULE.model_copy(update={"tool_version": agreed})
+
+    assert is_about(rule, tool, version) is holds
 
 
 def test_a_denial_names_what_is_missing() -> None:

@@ -20,6 +20,7 @@ def upgrade() -> None:
     op.add_column("approvals", sa.Column("expires_at", PLAIN))
     op.add_column("approvals", sa.Column("undoes", PLAIN))
     op.add_column("approvals", sa.Column("decided_preview", sa.Text))
+    op.add_column("rules", sa.Column("tool_version", sa.Text))
     op.add_column("effects", sa.Column("undoes", PLAIN))
     op.add_column("effects", sa.Column("before", sa.Text))
     op.create_index("approvals_expiry", "approvals", ["status", "expires_at"])
