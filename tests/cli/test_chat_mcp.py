@@ -143,7 +143,7 @@ def test_resources_are_read_and_attached_and_prompts_are_put_into_the_message(
         terminal.expect("guide://cities")
         terminal.expect("guide://city/{name}")
         terminal.send("/mcp\r")
-        terminal.expect("ready · 6 tool(s)")
+        terminal.expect("ready · 7 tool(s)")
         terminal.send("/tools\r")
         terminal.expect("guide__wave")
         terminal.expect("waits for you · write:mcp.guide")
