@@ -66,7 +66,7 @@ async def record_interrupts(
             continue
         undoes = reply.additional_kwargs.get(UNDOES) if reply else None
         tool, args = tools[interrupt.value["name"]], interrupt.value["args"]
-        asking = _asking(tool, args, messages, undoes)
+        asking = _asking(tool, args, messages, tools, undoes)
         rows.append(
             store.approvals.ask(
                 session=session,
@@ -108,14 +108,18 @@ def _judged(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 async def _asking(
-    tool: BaseTool, args: Mapping[str, Any], messages: list[BaseMessage], undoes: str | None
+    tool: BaseTool,
+    args: Mapping[str, Any],
+    messages: list[BaseMessage],
+    tools: Mapping[str, BaseTool],
+    undoes: str | None,
 ) -> dict[str, Any]:
     """What a reviewer needs beside the verdict: the arguments as they will run, what they would
     change, where they came from, and whether it can be undone."""
     contract = contract_of(tool)
     normalised = normalise(tool, args).args
     preview = await preview_of(contract, normalised)
-    sources = from_the_record(normalised) if undoes else trace(normalised, messages)
+    sources = from_the_record(normalised) if undoes else trace(normalised, messages, tools)
     return {
         "args": normalised,
         "digest": call_digest(tool.name, normalised),

@@ -11,9 +11,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agent.provenance import carries_out
 from agent.receipt import describe, describe_call
 from agent.repl.forms import question_lines
 from agent.repl.screen import Quoted, join
+from agent.repl.sources import source_lines
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, spelled, strict
 from agent.store.records import ApprovalRecord, SessionRecord
 from agent.types import BY_HAND
@@ -57,7 +59,10 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
     if approval.kind == "elicitation":
         return Group(*parts, *question_lines(approval.args))
     parts += _section("arguments", _arguments(approval.args))
-    parts += _section("where the values occur", _provenance(approval.provenance or ()))
+    sources = source_lines(
+        approval.provenance or (), approval.args, leaving=carries_out(approval.effects)
+    )
+    parts += _section("where the values occur", sources)
     if approval.kind == "in_doubt":
         parts += _section("what is known of it", _known(approval.notes))
     else:
@@ -222,34 +227,6 @@ def _raw_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "\n".join(map(_raw_text, value))
     return value if isinstance(value, str) else ""
-
-
-def _provenance(sources: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
-    """Where each value occurs (``agent.provenance.Source``); the model's own stand out."""
-    return [
-        _inside(
-            _folded(
-                f"{one_line(str(source.get('path', '')))}: {_origin(source)}",
-                "bold" if source.get("origin") == "model" else "",
-            )
-        )
-        for source in sources
-    ]
-
-
-def _origin(source: Mapping[str, Any]) -> str:
-    match source.get("origin"):
-        case "user":
-            return "in your words"
-        case "tool":
-            return f"in a result of {one_line(str(source.get('tool')))}"
-        case "reviewer":
-            return "in your edit"
-        case "record":
-            return "from what is recorded of the write it undoes"
-        case "model":
-            return "nowhere before: the model wrote it, or it is a default"
-    return short_args(source)
 
 
 def _known(notes: Iterable[str]) -> list[RenderableType]:

@@ -70,7 +70,12 @@ CANCEL = proposal(
     preview={"summary": "order A1: pending → cancelled", "before": "", "after": "", "diff": ""},
     provenance=[
         {"path": "order_id", "origin": "user", "tool": None},
-        {"path": "expected_revision", "origin": "tool", "tool": "get_order"},
+        {
+            "path": "expected_revision",
+            "origin": "trusted",
+            "tool": "get_order",
+            "where": 'get_order(order_id="A1")',
+        },
         {"path": "note", "origin": "model", "tool": None},
     ],
     undo="reopen_order",

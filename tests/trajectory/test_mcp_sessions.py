@@ -299,7 +299,14 @@ async def test_a_value_of_a_resource_is_not_the_users_word(sayso_home: Path) -> 
             pass
         (approval,) = opened.pending()
         assert approval.provenance == [
-            {"path": "city", "origin": "tool", "tool": "guide://cities of guide"}
+            {
+                "path": "city",
+                "origin": "untrusted",
+                "tool": "guide://cities of guide",
+                "where": "guide://cities of guide",
+                "passage": "Lisbon",
+                "private": True,
+            }
         ]
 
 

@@ -81,7 +81,7 @@ async def test_what_is_pending_waits_is_approved_and_cancelled_and_what_is_shipp
         assert approval.preview["summary"] == "order A1: pending → cancelled"
         assert {s["path"]: s["origin"] for s in approval.provenance or ()} == {
             "order_id": "user",
-            "expected_revision": "tool",
+            "expected_revision": "trusted",
         }
 
         finished = await review(opened, approves)

@@ -523,7 +523,7 @@ async def test_no_word_of_an_order_is_the_users(tmp_path: Path) -> None:
         await resumed(opened)
         await converse(opened, "go on", stays_silent)
         (later,) = opened.pending()
-        assert {source["origin"] for source in later.provenance or ()} <= {"tool", "model"}
+        assert {source["origin"] for source in later.provenance or ()} <= {"trusted", "model"}
 
 
 class Forger(ScriptedChatModel):

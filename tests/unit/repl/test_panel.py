@@ -43,7 +43,7 @@ arguments
   }
 where the values occur
   order_id: in your words
-  expected_revision: in a result of get_order
+  expected_revision: in a result of get_order(order_id="A1")
   note: nowhere before: the model wrote it, or it is a default
 changed or left open by the check
   │ expected_revision: “3” became 3
@@ -125,7 +125,20 @@ def test_nothing_that_others_say_can_pass_for_a_line_of_ours(width):
             {said: said},
             notes=[said],
             preview={"summary": said, "before": said, "after": said},
-            provenance=[{"path": said, "origin": "user", "tool": None}],
+            provenance=[
+                {"path": said, "origin": "user", "tool": None},
+                {
+                    "path": said,
+                    "origin": "untrusted",
+                    "tool": said,
+                    "where": said,
+                    "passage": said,
+                    "private": True,
+                    "parts": [
+                        {"start": 0, "end": 9, "origin": "untrusted", "private": True, "tool": said}
+                    ],
+                },
+            ],
         )
         doubt = proposal(
             1,

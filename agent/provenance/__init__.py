@@ -1,0 +1,22 @@
+"""Where what a session works with came from: its labels, and the sources of argument values."""
+
+from agent.provenance.labels import carries_out, labels_in, labels_of, labels_of_results
+from agent.provenance.marks import ATTACHED, ORDERED, attached_to, marked, unmarked
+from agent.provenance.sources import Part, Source, after_an_edit, from_the_record, trace
+
+__all__ = [
+    "ATTACHED",
+    "ORDERED",
+    "Part",
+    "Source",
+    "after_an_edit",
+    "attached_to",
+    "carries_out",
+    "from_the_record",
+    "labels_in",
+    "labels_of",
+    "labels_of_results",
+    "marked",
+    "trace",
+    "unmarked",
+]

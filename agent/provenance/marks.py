@@ -1,0 +1,44 @@
+"""The marks around text of strangers, and the keys of what is no user's own word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import prompts
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+ORDERED = "sayso_ordered"
+"""Key, in a user's message, of the call that the user ordered with it: ``tool``, ``args``, and
+``undoes``, the effect that it compensates. Nobody asks the model about it, and the words of the
+message are the harness's."""
+
+ATTACHED = "sayso_attached"
+"""Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
+
+
+def marked(text: str, tool: str) -> str:
+    """Text of strangers between two marks; it cannot close its own frame."""
+    end = prompts.message("untrusted_close")
+    inner = text.replace(end, end.replace("[", "(").replace("]", ")"))
+    return f"{opening(tool)}\n{inner}\n{end}"
+
+
+def unmarked(text: str, tool: str) -> str:
+    """The text between the marks; a text without them as it is."""
+    start, end = f"{opening(tool)}\n", f"\n{prompts.message('untrusted_close')}"
+    if text.startswith(start) and text.endswith(end):
+        return text.removeprefix(start).removesuffix(end)
+    return text
+
+
+def opening(tool: str) -> str:
+    """The line above what a tool brought from strangers."""
+    return prompts.message("untrusted_open", tool=tool)
+
+
+def attached_to(message: BaseMessage) -> list[Mapping[str, str]]:
+    """Texts of others that a user sent along with a message."""
+    return message.additional_kwargs.get(ATTACHED) or []
