@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from agent.errors import LimitReached
+from agent.provenance import NOTE
 
-NOTE = "sayso_note"
-"""Marks a human message that the harness wrote: it does not begin a turn."""
+__all__ = ["NOTE", "begins_turn", "check_steps", "steps_taken", "turn_number"]
 
 
 def begins_turn(message: BaseMessage) -> bool:

@@ -15,6 +15,9 @@ ORDERED = "sayso_ordered"
 ``undoes``, the effect that it compensates. Nobody asks the model about it, and the words of the
 message are the harness's."""
 
+NOTE = "sayso_note"
+"""Key, in a human message, that the harness wrote it: it does not begin a turn."""
+
 ATTACHED = "sayso_attached"
 """Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
 

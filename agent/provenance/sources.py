@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from agent.canonical import canonical_json
-from agent.provenance.marks import ORDERED, attached_to, opening, unmarked
+from agent.provenance.marks import NOTE, ORDERED, attached_to, opening, unmarked
 from agent.provenance.texts import RUN, Indexed, Wanted, index, runs
 from agent.provenance.tokens import Token, fold, spellings
 from agent.safe_text import spelled
@@ -159,7 +159,7 @@ class _Read:
                     for call in getattr(message, "tool_calls", ())
                     if call["id"]
                 }
-            elif message.type == "human" and not message.additional_kwargs.get(ORDERED):
+            elif message.type == "human" and not _is_ours(message):
                 said.append(index(_text(message)))
             elif message.type == "tool":
                 given += _result(message, tools, calls)
@@ -253,6 +253,11 @@ def _parts(look: _Look, given: _Given) -> Iterator[Part]:
             yield _part(start, end, given)
     if shared := given.text.runs & look.hashes:
         yield from (_part(start, end, given) for row, start, end in look.rows if row in shared)
+
+
+def _is_ours(message: BaseMessage) -> bool:
+    """Whether the harness wrote what stands in the user's place."""
+    return any(message.additional_kwargs.get(key) for key in (NOTE, ORDERED))
 
 
 def _result(

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from agent.provenance import Source, marked, trace
+from agent.provenance import NOTE, ORDERED, Source, marked, trace
 from tools.contract import Contract, make_tool
 
 
@@ -120,6 +120,13 @@ def test_an_error_in_the_harness_own_words_is_no_source() -> None:
 
     assert origin_of("X77", page, [refused]) == "untrusted"
     assert origin_of("X77", [refused]) == "model"
+
+
+@pytest.mark.parametrize("key", [NOTE, ORDERED])
+def test_what_the_harness_says_in_the_users_place_is_no_word_of_the_users(key: str) -> None:
+    ours = HumanMessage("There was no support for: 50%", additional_kwargs={key: True})
+
+    assert origin_of("50", [ours]) == "model"
 
 
 def test_a_result_of_a_tool_that_is_not_there_any_more_is_untrusted_and_private() -> None:
