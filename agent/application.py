@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from agent.checkpoints import FencedSaver
-    from agent.mcp.host import McpHost
+    from agent.mcp.host import McpHost, Server
     from agent.mcp.questions import UnderWay
     from agent.mcp.servers import ServerConfig
     from agent.store.records import SessionRecord
@@ -163,6 +163,11 @@ class Application:
 
             return McpHost((), Surroundings({}, self.settings.home))
         return self.host
+
+    @property
+    def _connected(self) -> Sequence[Server]:
+        """The servers there are, without loading what reaches them where there is none."""
+        return self.host.servers if self.host is not None else ()
 
     def warm(self) -> None:
         """Begin to reach the MCP servers that are not reached yet; ``notices`` says what fails."""
@@ -326,7 +331,7 @@ class Application:
         return {
             "service": service_of(model, self.settings.openai_base_url),
             "prompt": hashlib.sha256(self._prompt(toolset).encode()).hexdigest(),
-            **{f"{SERVER}{server.config.name}": server.version for server in self.servers.servers},
+            **{f"{SERVER}{server.config.name}": server.version for server in self._connected},
         }
 
     def _model(self, name: str) -> BaseChatModel:

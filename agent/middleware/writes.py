@@ -92,9 +92,10 @@ class Write:
         Args:
             free: Whether no earlier write of the same conflict key is still under way.
         """
-        known = _effect_of(self.recording, self.bound.open)
-        if self.context.superseding and known is not None and known.settled == NOT_HAPPENED:
-            return superseded(self.request, self.recording, self.bound.open)  # not entered again
+        if self.context.superseding:
+            known = _effect_of(self.recording, self.bound.open)
+            if known is not None and known.settled == NOT_HAPPENED:  # not entered again
+                return superseded(self.request, self.recording, self.bound.open)
         try:
             return await self._attempts(free)
         except (RuleEnded, AlreadyUndone) as error:
