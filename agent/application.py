@@ -248,6 +248,7 @@ class Application:
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
+            modes=["freeze"] if self.settings.freeze else [],
             actor=self.actor,
             surroundings=self._surroundings(self.settings.model, toolset),
         )
@@ -308,6 +309,7 @@ class Application:
             result_limit=settings.result_limit,
             approval_hours=settings.approval_hours,
             artifacts=folder_of(settings.home, record.id),
+            freeze="freeze" in record.modes,
         )
 
     def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:
@@ -415,6 +417,7 @@ class Application:
             workspace=source.workspace,
             granted=source.granted,
             denied=source.denied,
+            modes=source.modes,
             actor=self.actor,
             title=f"fork of {source.title}"[:80],
             branched=Branch(source.id, turn),

@@ -249,6 +249,9 @@ class Settings(BaseModel):
     approval_hours: float = Field(default=168.0, ge=0, le=100_000)
     """Hours that an approval may be answered; then it expires, and nothing runs. 0: for ever."""
 
+    freeze: bool = False
+    """Choose each turn's tools from the user's words alone, before anything is read."""
+
     lease_seconds: Seconds = Field(default_factory=_default_lease)
     """How long a process that died keeps a session from others. More than SAYSO_TOOL_TIMEOUT;
     default: 120, or twice that timeout when that is more."""

@@ -24,6 +24,7 @@ from agent.events import (
 )
 from agent.mcp.questions import PROGRESS, QUESTION
 from agent.models import ending
+from agent.models.choosing import UNSEEN
 from agent.provenance import labels_of_results
 
 if TYPE_CHECKING:
@@ -223,11 +224,12 @@ class _Ear(BaseCallbackHandler):
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
+        tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the runs of the agent's own model."""
-        if (metadata or {}).get("langgraph_node") == "model":
+        """Remember the runs of the agent's own model, but for questions beside the conversation."""
+        if (metadata or {}).get("langgraph_node") == "model" and UNSEEN not in (tags or ()):
             self._runs.add(run_id)
             self._begins()
 

@@ -60,6 +60,14 @@ Deny = Annotated[
         help="Deny a new session this, such as 'write:files'; can be repeated.",
     ),
 ]
+Freeze = Annotated[
+    bool,
+    typer.Option(
+        "--freeze",
+        help="In a new session, choose each turn's tools from your words alone, before anything "
+        "is read.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(
@@ -85,6 +93,7 @@ class Start:
     grant: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     trust: bool = False
+    freeze: bool = False
 
     def over(self, earlier: Start) -> Start:
         """These options where given, else the earlier ones."""
@@ -100,9 +109,10 @@ def shared(
     grant: Grant = None,
     deny: Deny = None,
     trust: Trust = False,
+    freeze: Freeze = False,
 ) -> Start:
     """The shared options as one value; the signature is what the commands get."""
-    return Start(model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust)
+    return Start(model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust, freeze)
 
 
 def with_start(*names: str, hidden: bool = False) -> Callable[[Callable[..., Any]], Command]:
@@ -244,7 +254,11 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
     items = folder_items(here, start.trust, via) if folder else None
     variables = items.variables if items else {}
     settings = load_settings(
-        env_file=variables, model=start.model, tools=start.tools, workspace=start.workspace
+        env_file=variables,
+        model=start.model,
+        tools=start.tools,
+        workspace=start.workspace,
+        freeze=start.freeze or None,
     )
     if items:
         settings = settings.model_copy(update={"tools": items.bind(settings.tools)})

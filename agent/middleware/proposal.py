@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -21,6 +21,7 @@ from langchain.agents.middleware import (
     ModelResponse,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages.ai import add_usage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
@@ -33,6 +34,7 @@ from agent.checks.limits import NOTE, check_steps, turn_number
 from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
 from agent.evidence import unmet, unmet_text
+from agent.middleware.freeze import CHOSEN, choose_tools, chosen_in, is_to_choose
 from agent.middleware.ordered import reply_to_order
 from agent.middleware.state import (
     UNDOES,
@@ -98,13 +100,24 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         check_steps(messages, context.max_steps)
         tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
         reply = await reply_to_order(messages, tools, context.recording)
+        chosen = chosen_in(messages)
+        is_first, usage = context.freeze and is_to_choose(messages), None
         try:
+            if is_first:
+                chosen, usage = await choose_tools(request, tools)
+            if chosen is not None:
+                request = request.override(tools=[tools[name] for name in tools if name in chosen])
             response = ModelResponse(result=[reply]) if reply else _of_model(await handler(request))
         except GraphBubbleUp:
             raise
         except Exception as error:
             raise as_model_error(error) from None
-        proposal = await _check(response, tools, context, request.state["messages"])
+        proposal = await _check(response, tools, chosen, context, request.state["messages"])
+        if is_first and chosen is not None:
+            proposal.reply.additional_kwargs[CHOSEN] = sorted(chosen)
+            if usage is not None:
+                proposal.reply.usage_metadata = add_usage(proposal.reply.usage_metadata, usage)
+            proposal.events.insert(0, ("turn.tools", {"tools": sorted(chosen)}))
         if context.recording is not None and proposal.events:
             turn = turn_number(request.state["messages"])
             events = [(kind, {"turn": turn, **data}) for kind, data in proposal.events]
@@ -117,13 +130,15 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
 def _of_model(response: ModelResponse[Any]) -> ModelResponse[Any]:
     """A model's response, without a word that only the harness says."""
     for message in response.result:
-        message.additional_kwargs.pop(UNDOES, None)
+        for key in (UNDOES, CHOSEN):
+            message.additional_kwargs.pop(key, None)
     return response
 
 
 async def _check(
     response: ModelResponse[Any],
     tools: Mapping[str, BaseTool],
+    chosen: frozenset[str] | None,
     context: AgentContext,
     history: Sequence[Any],
 ) -> Proposal:
@@ -139,7 +154,10 @@ async def _check(
         if end != "complete":
             _refuse(proposal, call, prompts.message(end))
         elif (tool := tools.get(call["name"])) is None:
-            _refuse(proposal, call, unknown_tool(call["name"], tools))
+            _refuse(proposal, call, unknown_tool(call["name"], tools if chosen is None else chosen))
+        elif chosen is not None and tool.name not in chosen:
+            text = prompts.message("not_chosen", tool=tool.name)
+            _refuse(proposal, call, text, kind="call.denied", rule="freeze")
         elif malformed is not None:
             _refuse(proposal, call, _malformed(tool, malformed))
         else:
@@ -221,7 +239,12 @@ class _Judge:
 
 
 def _refuse(
-    proposal: Proposal, call: ToolCall, text: str, *, kind: str | None = "call.refused"
+    proposal: Proposal,
+    call: ToolCall,
+    text: str,
+    *,
+    kind: str | None = "call.refused",
+    rule: str | None = None,
 ) -> None:
     """Answer a call without running it; ``kind`` is that of its entry in the trail."""
     proposal.errors.append(
@@ -237,6 +260,7 @@ def _refuse(
                     "tool": call["name"],
                     "args": call["args"],
                     "problem" if kind == "call.refused" else "reason": text,
+                    **({"rule": rule} if rule else {}),
                 },
             )
         )
@@ -314,7 +338,7 @@ _NUDGES: dict[Ending, str] = {
 # --- words for the model ---------------------------------------------------------------------
 
 
-def unknown_tool(name: str, tools: Mapping[str, BaseTool]) -> str:
+def unknown_tool(name: str, tools: Collection[str]) -> str:
     """What to say about a tool that does not exist."""
     close = difflib.get_close_matches(name, tools, n=1, cutoff=0.5)
     suggestion = f"Did you mean '{close[0]}'?" if close else ""

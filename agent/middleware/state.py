@@ -89,6 +89,8 @@ class AgentContext:
     """For how long an approval may be answered; 0: for ever."""
     artifacts: Path | None = None
     """The folder for what tools return beside text; without one, that is dropped."""
+    freeze: bool = False
+    """Whether each turn's tools are chosen from the user's words before anything is read."""
     superseding: bool = False
     """Finish the open calls: the session moves on. What was approved already still runs."""
     cancelling: bool = False

@@ -246,8 +246,7 @@ class Ledger:
                     return _came_late(writing, effect, attempt, change)
                 _change(writing, effect, change)
             _record_outcome(writing, f"effect.{state}", effect, change | {"attempt": attempt})
-            may_be_asked = state != "in_doubt" and not (ended and attempt == 1)  # never in doubt
-            if may_be_asked and (doubt := open_doubt(writing, effect)) is not None:
+            if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
                 close_doubt(writing, doubt, state)
         return effect.model_copy(update=change | {"attempts": attempt})
 

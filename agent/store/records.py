@@ -45,7 +45,8 @@ class SessionRecord(Record):
 
     ``state`` is what the row says; a ``running`` session whose owner is dead reads as
     ``interrupted``. ``tokens`` is ``{"input": n, "output": n}``, empty where the model counts
-    none; ``cost`` is US dollars or null.
+    none; ``cost`` is US dollars or null. ``modes``: ``freeze``, when each turn's tools are chosen
+    before anything is read.
     """
 
     table = "sessions"
@@ -60,6 +61,7 @@ class SessionRecord(Record):
     denied: list[str] = Field(default_factory=list)
     policy: str = ""
     labels: list[str] = Field(default_factory=list)
+    modes: list[str] = Field(default_factory=list)
     tokens: dict[str, int] = Field(default_factory=dict)
     cost: float | None = None
     turn: int = 0

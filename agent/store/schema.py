@@ -111,6 +111,7 @@ sessions = Table(
     Column("denied", Json, nullable=False),
     Column("policy", AnyText, nullable=False),
     Column("labels", Json, nullable=False),
+    Column("modes", Json, nullable=False, server_default="[]"),
     Column("tokens", Json, nullable=False),
     Column("cost", Double),
     Column("turn", Integer, nullable=False),

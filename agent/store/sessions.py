@@ -58,7 +58,7 @@ _NEWEST = (
 _NEWEST_ALL = Statement(_NEWEST)
 _LOOKUP = Lookup(_READ, sessions.c.id, "session")
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
-_WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels")
+_WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels", "modes")
 _CHANGEABLE = frozenset({"state", "title", "tokens", "cost", "turn", "error", *_WATCHED})
 _ERASED: dict[str, Any] = {
     "title": "",
@@ -69,6 +69,7 @@ _ERASED: dict[str, Any] = {
     "denied": [],
     "policy": "",
     "labels": [],
+    "modes": [],
     "tokens": {},
     "cost": None,
     "error": None,
@@ -98,6 +99,7 @@ class Sessions:
         title: str = "",
         branched: Branch | None = None,
         labels: Iterable[str] = (),
+        modes: Iterable[str] = (),
         surroundings: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         """A new session, at rest: its state is ``done`` until a turn begins.
@@ -120,6 +122,7 @@ class Sessions:
                 denied=list(denied),
                 policy=policy,
                 labels=list(labels),
+                modes=list(modes),
                 parent=branched.session if branched else None,
                 parent_turn=branched.turn if branched else None,
                 user=actor.name,
@@ -138,7 +141,7 @@ class Sessions:
                 writing.record(session, CREATED, made)
             return record
 
-        tools, granted, denied, labels = map(list, (tools, granted, denied, labels))
+        tools, granted, denied, labels, modes = map(list, (tools, granted, denied, labels, modes))
         return with_fresh_id("s", insert_as)
 
     def get(self, id_or_unique_prefix: str) -> SessionRecord:

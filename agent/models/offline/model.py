@@ -13,10 +13,12 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from agent.models.choosing import CHOOSE, catalogue_in
 from agent.models.local import LocalChatModel
 from agent.models.offline import conversation, small_talk
 from agent.models.offline.answer import STAND_IN, cannot
 from agent.models.offline.catalog import ToolCard, read_tools
+from agent.models.offline.choice import tools_for
 from agent.models.offline.plan import Call
 
 MAX_STEPS = 40
@@ -53,6 +55,8 @@ class OfflineChatModel(LocalChatModel):
 
     def reply(self, messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessage:
         """The next message of the conversation: text, or calls with a few words before them."""
+        if [tool["function"]["name"] for tool in tools] == [CHOOSE]:
+            return _choice(messages)
         text, calls = _decide(messages, read_tools(tools))
         number = sum(isinstance(m, AIMessage) for m in messages)
         tool_calls: list[ToolCall] = [
@@ -62,6 +66,13 @@ class OfflineChatModel(LocalChatModel):
         reason = "tool_calls" if tool_calls else "stop"
         metadata = {"finish_reason": reason, "model_name": "offline"}
         return AIMessage(content=text, tool_calls=tool_calls, response_metadata=metadata)
+
+
+def _choice(messages: Sequence[BaseMessage]) -> AIMessage:
+    """The answer to the question which tools the task needs."""
+    names = tools_for(str(messages[-1].text), catalogue_in(messages))
+    chosen = tool_call(name=CHOOSE, args={"names": names}, id="choice")
+    return AIMessage("", tool_calls=[chosen], response_metadata={"finish_reason": "tool_calls"})
 
 
 _SPECS: dict[int, tuple[BaseTool, str, Any, dict[str, Any]]] = {}
