@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import prompts
 from agent.artifacts import folder_of
+from agent.authority import check_patterns
 from agent.branching import branch
 from agent.checkpoints import open_saver
 from agent.checks.limits import turn_number
@@ -118,7 +118,7 @@ class Application:
             StoreError: A database that cannot be used.
         """
         options = options or Options()
-        _check_patterns((*options.granted, *options.denied))
+        check_patterns((*options.granted, *options.denied))
         async with AsyncExitStack() as stack:
             store = Store.of(settings)
             stack.callback(store.close)
@@ -303,7 +303,6 @@ class Application:
         self._recordings[record.id] = recording
         return AgentContext(
             recording=recording,
-            authority=Authority(tuple(record.granted), tuple(record.denied)),
             max_steps=settings.max_steps,
             tool_timeout=settings.tool_timeout,
             result_limit=settings.result_limit,
@@ -442,16 +441,6 @@ class Application:
             self.store.sessions.delete(record.id, self.actor)
         shutil.rmtree(folder_of(self.settings.home, record.id), ignore_errors=True)
         return record
-
-
-def _check_patterns(patterns: Sequence[str]) -> None:
-    """A pattern that can match nothing would deny everything, or deny nothing, in silence."""
-    for pattern in patterns:
-        if not re.fullmatch(r"(\*|[a-z_]+):\S+", pattern):
-            raise UsageError(
-                f"{pattern!r} is no effect. An effect is a kind and what it concerns, such as "
-                "write:orders or spend:usd; * stands for anything: read:*."
-            )
 
 
 def _path(text: str | None) -> Path | None:

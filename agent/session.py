@@ -23,6 +23,7 @@ from langsmith.utils import tracing_is_enabled
 
 from agent import inbox
 from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
+from agent.authority import authority_of, change_authority
 from agent.branching import record_before
 from agent.checks.limits import turn_number
 from agent.elicitation import ENDED
@@ -45,7 +46,7 @@ from agent.provenance import ATTACHED, ORDERED, labels_of_results
 from agent.receipt import build_receipt, describe_call
 from agent.settling import compensation, look_up_effect
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
-from agent.types import Actor, Attachment, Decision, Receipt, SessionState
+from agent.types import Actor, Attachment, Authority, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -553,6 +554,19 @@ class AgentSession:
             )
             for row in await self.expired()
         ]
+
+    @property
+    def authority(self) -> Authority:
+        """What this session may do now."""
+        return authority_of(self._store, self.id)
+
+    def change_authority(
+        self, *, grant: Sequence[str] = (), deny: Sequence[str] = (), take_back: Sequence[str] = ()
+    ) -> Authority:
+        """Widen or narrow it, as a person says; see ``agent.authority.change_authority``."""
+        return change_authority(
+            self._store, self.id, self._actor, grant=grant, deny=deny, take_back=take_back
+        )
 
     def rules(self) -> list[RuleRecord]:
         """The "always" rules in force."""

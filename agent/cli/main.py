@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from agent.cli import authority, inbox, mcp, record, run, sessions, settling, tools
 from agent.cli import doctor as doctors
-from agent.cli import inbox, mcp, record, run, sessions, settling, tools
 from agent.cli.faults import told
 from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import say
 from agent.cli.start import Command, Start, with_start
 
 EPILOG = (
-    "Options of chat and run (--model, --tools, --workspace, --grant, --deny, --trust) may stand "
-    "before the command too. "
+    "Options of chat and run (--model, --tools, --workspace, --grant, --deny, --freeze, --trust) "
+    "may stand before the command too. "
     "Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 waits for a decision (session id "
     "on stdout), 4 stopped by a limit, 5 a proposed write was refused, 130 interrupted."
 )
@@ -67,6 +67,7 @@ _PANELS: dict[str, dict[str, Command]] = {
         "fork": sessions.fork,
         "cancel": sessions.cancel,
         "rules": sessions.rules,
+        "authority": authority.authority,
     },
     "Record": {"effects": record.effects},
     "Set-up": {"tools": tools.tools, "doctor": doctors.doctor},

@@ -15,6 +15,7 @@ from langgraph.channels.delta import DeltaChannel
 from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import interrupt
 
+from agent.authority import authority_of
 from agent.middleware.under_way import WritesUnderWay
 from agent.types import Authority, Verdict
 
@@ -76,12 +77,13 @@ READ_ONLY = Authority(granted=("read:*", "network:*"))
 class AgentContext:
     """What one run may do. Never checkpointed, so this is where secrets would go.
 
-    Without a ``recording`` (the exported graph, opened in another front end) the authority is
-    to read only: what changes the world cannot be approved there.
+    Without a ``recording`` (the exported graph, opened in another front end) it may only read:
+    what changes the world cannot be approved there.
     """
 
     recording: Recording | None = None
-    authority: Authority = READ_ONLY
+    outside_of_sessions: Authority = READ_ONLY
+    """What may be done where there is no ``recording``."""
     max_steps: int = 25
     tool_timeout: float = 60.0
     result_limit: int = 20_000
@@ -95,6 +97,13 @@ class AgentContext:
     """Finish the open calls: the session moves on. What was approved already still runs."""
     cancelling: bool = False
     """While superseding: run nothing at all, the session ends."""
+
+    @property
+    def authority(self) -> Authority:
+        """What may be done now: a person may have changed it since the session was opened."""
+        if self.recording is None:
+            return self.outside_of_sessions
+        return authority_of(self.recording.store, self.recording.session)
 
 
 def context_of(request: Any) -> AgentContext:

@@ -125,6 +125,28 @@ async def _rules(talk: Talk, rest: str) -> None:
     talk.screen.note("/rules revoke ID takes one back.")
 
 
+async def _authority(talk: Talk, rest: str) -> None:
+    session = talk.session
+    if session is None:
+        talk.screen.note("This session has not begun: --grant and --deny say what it may do.")
+        return
+    how, *patterns = rest.split() or [""]
+    match how, patterns:
+        case "grant", [_, *_]:
+            found = session.change_authority(grant=patterns)
+        case "deny", [_, *_]:
+            found = session.change_authority(deny=patterns)
+        case "take-back", [_, *_]:
+            found = session.change_authority(take_back=patterns)
+        case "", []:
+            found = session.authority
+        case _:
+            talk.screen.note("Use /authority, or /authority grant|deny|take-back EFFECT.")
+            return
+    rows = [(one_line(pattern), "granted") for pattern in found.granted]
+    _table(talk, [*rows, *((one_line(pattern), "denied") for pattern in found.denied)])
+
+
 async def _sessions(talk: Talk, _: str) -> None:
     app = await talk.application()
     rows = [
@@ -232,6 +254,12 @@ COMMANDS: dict[str, Command] = {
             "mcp", "[resources | read | prompts …]", "the MCP servers, and what they offer", _mcp
         ),
         Command("rules", "[revoke ID]", 'your "always" answers, and taking one back', _rules),
+        Command(
+            "authority",
+            "[grant | deny | take-back EFFECT]",
+            "what this session may do at all, and changing it",
+            _authority,
+        ),
         Command("sessions", "", "the latest sessions", _sessions),
         Command("resume", "ID", "go on with another session", _resume),
         Command("new", "", "begin a new session", _new),

@@ -27,7 +27,7 @@ from agent.store.schema import approvals, clock, effects, rules, sessions, trail
 from agent.store.statement import Statement
 from agent.store.trail import TOMBSTONE
 from agent.store.writing import Writing, actor_data, deleted_session
-from agent.types import Actor, SessionState
+from agent.types import Actor, Authority, SessionState
 
 SessionList = list[SessionRecord]
 
@@ -229,6 +229,21 @@ class Sessions:
                 writing.record(id, *entry)
             writing.change(id, {**fields, "updated_at": now()})
 
+    def set_authority(self, id: str, authority: Authority, actor: Actor) -> None:
+        """Replace what a session may do; the trail keeps what it was, and who said so.
+
+        Raises:
+            NotFound: There is no such session, or it was deleted.
+        """
+        new = {"granted": list(authority.granted), "denied": list(authority.denied)}
+        with self._db.write() as writing:
+            writing.lock(id)
+            changed = _changes(writing, id, new)
+            if changed:
+                changed["by"] = actor_data(actor)
+                writing.record(id, "session.authority", changed)
+                writing.change(id, {**new, "updated_at": now()})
+
     def delete(self, id: str, actor: Actor) -> None:
         """Erase what the session held; its id, its times and the hashes of its trail stay.
 
@@ -323,10 +338,14 @@ def _check_fields(fields: dict[str, Any]) -> None:
 
 
 def _record_changes(writing: Writing, session: str, new: dict[str, Any]) -> None:
+    if changed := _changes(writing, session, new):
+        writing.record(session, "session.changed", changed)
+
+
+def _changes(writing: Writing, session: str, new: dict[str, Any]) -> dict[str, Any]:
+    """What is other than it was, by field: ``{"from": …, "to": …}``."""
     columns = [sessions.c[name] for name in new]
     old = writing.conn.execute(select(*columns).where(sessions.c.id == session)).mappings().one()
-    changed = {
+    return {
         name: {"from": old[name], "to": value} for name, value in new.items() if old[name] != value
     }
-    if changed:
-        writing.record(session, "session.changed", changed)

@@ -121,6 +121,16 @@ def test_always_shows_its_scope_first_and_can_be_revoked(chat):
     chat.expect('No "always" rules')
 
 
+def test_what_a_session_may_do_is_shown_and_changed(chat):
+    chat.send("q")
+    chat.ready().say("/authority grant spend:eur")
+    chat.expect("spend:eur  granted")
+    chat.ready().say("/authority deny write:*")
+    chat.expect("write:*    denied")
+    chat.ready().say("/authority widen all")
+    chat.expect("Use /authority, or /authority grant|deny|take-back EFFECT.")
+
+
 def test_a_decision_elsewhere_closes_the_panel_and_the_session_goes_on(chat, tmp_path):
     FakeStore(tmp_path).decide("ap-1", Decision("reject", message="not now"), "bob", "cli")
     chat.expect(f"{CALL} was rejected by bob")

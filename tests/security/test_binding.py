@@ -363,7 +363,7 @@ async def test_more_authority_in_the_context_alone_still_runs_no_write_without_a
     ran: list[int] = []
     model = ScriptedChatModel([calls(("act", {"n": 1})), "Done."])
     graph = build_agent(model, [writer(ran)], "")
-    context = AgentContext(authority=Authority())
+    context = AgentContext(outside_of_sessions=Authority())
     result = await graph.ainvoke({"messages": [HumanMessage("go")]}, context=context)
 
     assert "__interrupt__" in result

@@ -32,7 +32,7 @@ from agent.events import (
 from agent.repl.app import chat
 from agent.repl.questions import KEY_MARK
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
-from agent.types import Decision, Receipt, Verdict
+from agent.types import Authority, Decision, Receipt, Verdict
 from tests.support.terminal import Terminal
 
 SESSION = "s-fake01"
@@ -194,6 +194,7 @@ class FakeSession:
         self.tools: list[Any] = []
         self.said: list[tuple[str, bool]] = []
         self.stops = 0
+        self.authority = Authority(("read:*",))
         self._store, self._folder = store, folder
         self._stop = asyncio.Event()
         self._rules: list[RuleRecord] = []
@@ -323,6 +324,13 @@ class FakeSession:
         self.decide(approval_id, Decision("approve"))
         self._rules.append(rule)
         return rule
+
+    def change_authority(
+        self, *, grant: Sequence[str] = (), deny: Sequence[str] = (), take_back: Sequence[str] = ()
+    ) -> Authority:
+        kept = [p for p in self.authority.granted if p not in take_back]
+        self.authority = Authority((*kept, *grant), (*self.authority.denied, *deny))
+        return self.authority
 
     def rules(self) -> list[RuleRecord]:
         return self._rules

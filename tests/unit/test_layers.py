@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "trust"),
     ("forms", "events", "store", "leases", "checkpoints", "models", "policy", "provenance", "mcp"),
     ("checks", "toolset", "receipt", "inbox", "elicitation", "artifacts", "evidence", "settling"),
-    ("branching", "repeats"),
+    ("branching", "repeats", "authority"),
     ("middleware",),
     ("graph", "approvals", "streaming"),
     ("application", "session", "exported"),
