@@ -309,6 +309,7 @@ class Application:
             approval_hours=settings.approval_hours,
             artifacts=folder_of(settings.home, record.id),
             freeze="freeze" in record.modes,
+            labels=frozenset(record.labels),
         )
 
     def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:

@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +31,7 @@ from langgraph.types import Command
 import prompts
 from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import ArgumentsError, Normalised, normalise
+from agent.checks.flow import flow_of
 from agent.checks.limits import NOTE, check_steps, turn_number
 from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
@@ -45,12 +47,13 @@ from agent.middleware.state import (
 )
 from agent.models import as_model_error, ending
 from agent.models.replies import Ending
-from agent.policy import is_about
+from agent.policy import covers, is_about
+from agent.provenance import labels_of_results
 from agent.receipt import describe_call
 from agent.repeats import committed_before, held
 from agent.store.records import RuleRecord
-from agent.types import Verdict
-from tools.contract import contract_of, is_read
+from agent.types import Behavior, Verdict
+from tools.contract import Effects, contract_of, is_read
 
 
 @dataclass
@@ -148,7 +151,7 @@ async def _check(
     end = ending(reply)
     calls = _all_calls(reply)
     proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
-    judge_call = _Judge(context, history)
+    judge_call = _Judge(context, history, tools)
     judge_call.undoes = proposal.reply.additional_kwargs.get(UNDOES)
     for index, (call, malformed) in enumerate(calls):
         if end != "complete":
@@ -204,14 +207,47 @@ async def _admit(
 class _Judge:
     """Judges calls of one reply; the session's rules are read once, and only for a write."""
 
-    def __init__(self, context: AgentContext, history: Sequence[Any]) -> None:
-        self._context, self._history = context, history
+    def __init__(
+        self, context: AgentContext, history: Sequence[Any], tools: Mapping[str, BaseTool]
+    ) -> None:
+        self._context, self._history, self._tools = context, history, tools
         self._rules: list[RuleRecord] | None = None
         self.undoes: str | None = None
         """The effect that a call compensates, when a person ordered that; a person is asked."""
 
     def __call__(self, tool: BaseTool, call: Normalised) -> Verdict:
-        effects = contract_of(tool).effects_of(call.args)
+        contract = contract_of(tool)
+        effects = contract.effects_of(call.args)
+        verdict = self._by_rules(tool, call, effects)
+        if verdict["behavior"] != "allow":
+            return verdict
+        flow = flow_of(contract, effects, self._labels)
+        if flow is None or (flow.rules_hold and self._always(tool, call) is not None):
+            return verdict
+        behavior: Behavior = "ask" if self._context.recording is not None else "deny"
+        return {**verdict, "behavior": behavior, "rule": flow.rule, "reason": flow.reason}
+
+    @cached_property
+    def _labels(self) -> frozenset[str]:
+        """What the session has read: by its record, and by what has come since."""
+        return self._context.labels | labels_of_results(self._history, self._tools)
+
+    def _always(self, tool: BaseTool, call: Normalised) -> RuleRecord | None:
+        """The "always" rule that covers a call."""
+        return next(
+            (rule for rule in self._about(tool) if covers(rule.scope_args, call.args)), None
+        )
+
+    def _about(self, tool: BaseTool) -> list[RuleRecord]:
+        recording = self._context.recording
+        if recording is None:
+            return []
+        if self._rules is None:
+            self._rules = recording.store.rules.active(recording.session)
+        version = contract_of(tool).version
+        return [rule for rule in self._rules if is_about(rule, tool.name, version)]
+
+    def _by_rules(self, tool: BaseTool, call: Normalised, effects: Effects) -> Verdict:
         verdict = judge(tool, call, effects, self._context.authority)
         recording = self._context.recording
         if recording is None or verdict["behavior"] != "ask":
@@ -220,11 +256,8 @@ class _Judge:
             undone = recording.store.ledger.get(self.undoes)
             reason = f"It undoes {undone.id}, {describe_call(undone.tool, undone.args)}."
             return {**verdict, "rule": "undo", "reason": reason}
-        if self._rules is None:
-            self._rules = recording.store.rules.active(recording.session)
         earlier = committed_before(recording.store, recording.ancestors, tool, call.args)
-        version = contract_of(tool).version
-        rules = [rule for rule in self._rules if is_about(rule, tool.name, version)]
+        rules = self._about(tool)
         return judge(tool, call, effects, self._context.authority, rules, earlier)
 
     async def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:

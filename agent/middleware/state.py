@@ -82,6 +82,8 @@ class AgentContext:
     """
 
     recording: Recording | None = None
+    labels: frozenset[str] = frozenset()
+    """What the session had read when it was opened, also where its history no longer tells."""
     outside_of_sessions: Authority = READ_ONLY
     """What may be done where there is no ``recording``."""
     max_steps: int = 25

@@ -19,6 +19,7 @@ from agent.repl.sources import source_lines
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, spelled, strict
 from agent.store.records import ApprovalRecord, SessionRecord
 from agent.types import BY_HAND
+from tools.contract import is_read
 
 _HEADINGS = {
     "write": "Run this call?",
@@ -109,13 +110,19 @@ def explanation(approval: ApprovalRecord, *, always: bool) -> Group:
         keys.add_row(Text(key, "bold"), Text(meaning))
     return Group(
         Text(f"Rule {one_line(approval.rule or '(none)')}: {strict(approval.reason)}"),
-        Text(_WHY[approval.kind].format(_listed(approval.effects))),
+        Text(_why(approval).format(_listed(approval.effects))),
         Text(
             "An answer is bound to exactly these arguments "
             f"(SHA-256 {approval.digest}); anything else would be asked again."
         ),
         keys,
     )
+
+
+def _why(approval: ApprovalRecord) -> str:
+    if approval.kind == "write" and is_read(frozenset(approval.effects)):
+        return "Effects: {}. It changes nothing, but takes its arguments to somebody else."
+    return _WHY[approval.kind]
 
 
 def what_became_of(approval: ApprovalRecord) -> str:
