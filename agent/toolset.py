@@ -87,6 +87,8 @@ def load_tools(names: Sequence[str], places: Places) -> Toolset:
     for name in (name for name in names if not name.startswith(SERVER)):
         if name == "files" and (reason := files_off(places)):
             notices.append(f"file tools are off: {reason}")
+        elif name == "web" and (reason := web_off()):
+            notices.append(f"web tools are off: {reason}")
         elif builder := DOMAINS.get(name):
             tools += builder(places)
             domains.append(name)
@@ -106,6 +108,13 @@ def files_off(places: Places) -> str | None:
     if workspace.is_relative_to(home) or home.is_relative_to(workspace):
         return f"the workspace {workspace} would overlap the state folder (--workspace DIR)"
     return None
+
+
+def web_off() -> str | None:
+    """Why there are no web tools here, if there are none."""
+    from tools.web import missing
+
+    return missing()
 
 
 def _orders(places: Places) -> list[BaseTool]:
@@ -142,12 +151,19 @@ def _bank(places: Places) -> list[BaseTool]:
     return bank_tools(LocalBank(places.home / "worlds" / "bank.db"))
 
 
+def _web(places: Places) -> list[BaseTool]:
+    from tools.web import web_tools
+
+    return web_tools()
+
+
 DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
     "orders": _orders,
     "research": _research,
     "files": _files,
     "grocery": _grocery,
     "bank": _bank,
+    "web": _web,
 }
 
 

@@ -199,15 +199,15 @@ def _trail(settings: Settings, store: Store) -> Check:
 
 
 def _tools(settings: Settings) -> Iterator[Check]:
-    from agent.toolset import Places, load_tools
+    from agent.toolset import Places, files_off, load_tools
 
     workspace = settings.workspace or Path.cwd()
-    toolset = load_tools(settings.tools, Places(settings.ensure_home(), workspace))
+    places = Places(settings.ensure_home(), workspace)
+    toolset = load_tools(settings.tools, places)
     yield Check("tools", "ok", f"{len(toolset.tools)} from {', '.join(settings.tools)}")
-    if toolset.notices:
-        mend = "Choose another folder with --workspace DIR."
-        yield from (Check("workspace", "warn", notice, mend) for notice in toolset.notices)
-    elif "files" in settings.tools:
+    for notice in toolset.notices:
+        yield Check("tools", "warn", notice, "Mend that, or leave them out of SAYSO_TOOLS.")
+    if "files" in settings.tools and not files_off(places):
         yield Check("workspace", "ok", str(workspace))
 
 

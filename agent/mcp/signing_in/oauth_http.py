@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from ipaddress import IPv6Address, ip_address
 
 import httpx
 
 from agent import __version__
 from agent.errors import McpError
 from agent.safe_text import one_line, shorten
+from tools.web.addresses import Depth, host_depth
 
 MAX_ANSWER = 256 * 1024
 SECONDS = 30.0
 
-_PUBLIC, _PRIVATE, _LOOPBACK = range(3)
 _FRAMING = ("content-length", "transfer-encoding")
 
 
@@ -35,9 +34,10 @@ def check_address(url: httpx.URL, server: httpx.URL) -> None:
     """
     if url.userinfo:
         raise McpError(f"{origin(url)} is named with a user or a password before it")
-    if _depth(url.host) > _depth(server.host):
+    here = _depth(url)
+    if here > _depth(server):
         raise McpError(f"{origin(url)} is inside of this machine or network, the server is not")
-    if url.scheme != "https" and (url.scheme != "http" or _depth(url.host) != _LOOPBACK):
+    if url.scheme != "https" and (url.scheme != "http" or here != Depth.MACHINE):
         raise McpError(f"{origin(url)} is not https")
 
 
@@ -119,17 +119,9 @@ def refusal(response: httpx.Response) -> str:
     return one_line(shorten(": ".join([f"HTTP {response.status_code}", *words]), 300))
 
 
-def _depth(host: str) -> int:
+def _depth(url: httpx.URL) -> Depth:
     """How far inside an address is, as far as it can be told by looking at it."""
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return _LOOPBACK
     try:
-        address = ip_address(name)
-    except ValueError:
-        return _PUBLIC
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    if address.is_loopback or address.is_unspecified:
-        return _LOOPBACK
-    return _PUBLIC if address.is_global else _PRIVATE
+        return host_depth(url.raw_host.decode("ascii"))
+    except ValueError as error:
+        raise McpError(f"{origin(url)} is not plainly spelled: {error}") from error
