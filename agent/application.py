@@ -12,7 +12,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -32,6 +32,7 @@ from agent.mcp.waiting import Waiting
 from agent.middleware.state import AgentContext, Recording
 from agent.middleware.under_way import WritesUnderWay
 from agent.models import build_chat_model, service_of
+from agent.models.reporting import report
 from agent.provenance import labels_of_results
 from agent.safe_text import shorten
 from agent.session import AgentSession
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
 
 MAX_LATER, MAX_LOGGED = 100, 2_000
 """How many entries about what MCP servers log may wait for the next one, and their characters."""
+
+
+MODES = ("freeze", "isolate")
+"""Settings that a new session keeps: how its turns are run."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +253,7 @@ class Application:
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
-            modes=["freeze"] if self.settings.freeze else [],
+            modes=[mode for mode in MODES if getattr(self.settings, mode)],
             actor=self.actor,
             surroundings=self._surroundings(self.settings.model, toolset),
         )
@@ -293,6 +298,7 @@ class Application:
 
     def _context(self, record: SessionRecord, lease: LeaseKeeper) -> AgentContext:
         settings = self.settings
+        model = self._model(self._model_of(record))
         recording = Recording(
             store=self.store,
             session=record.id,
@@ -309,6 +315,7 @@ class Application:
             approval_hours=settings.approval_hours,
             artifacts=folder_of(settings.home, record.id),
             freeze="freeze" in record.modes,
+            reader=partial(report, model) if "isolate" in record.modes else None,
             labels=frozenset(record.labels),
         )
 

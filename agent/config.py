@@ -252,6 +252,9 @@ class Settings(BaseModel):
     freeze: bool = False
     """Choose each turn's tools from the user's words alone, before anything is read."""
 
+    isolate: bool = False
+    """Let a second call of the model read strangers' text; the one that plans sees short facts."""
+
     lease_seconds: Seconds = Field(default_factory=_default_lease)
     """How long a process that died keeps a session from others. More than SAYSO_TOOL_TIMEOUT;
     default: 120, or twice that timeout when that is more."""

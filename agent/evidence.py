@@ -22,7 +22,7 @@ from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import normalise
 from agent.deadlines import within
 from agent.policy.evaluate import outside
-from agent.provenance import marked, unmarked
+from agent.provenance import RAW, marked, unmarked
 from agent.safe_text import shorten
 from agent.threads import in_thread
 from agent.types import Authority
@@ -64,7 +64,8 @@ def evidence_in(messages: Sequence[BaseMessage]) -> list[Evidence]:
             ran = message.additional_kwargs.get(RAN)
             if ran is not None and message.tool_call_id in asked:
                 args = ran.get("args", asked[message.tool_call_id])
-                text = str(message.content)[ran.get("skip", 0) :]
+                whole = message.additional_kwargs.get(RAW) or str(message.content)
+                text = whole[ran.get("skip", 0) :]
                 tool = message.name or ""
                 found.append(Evidence(tool, deepcopy(args), value_of(text, tool)))
     return found

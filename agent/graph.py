@@ -14,6 +14,7 @@ from agent.middleware.chain import ChainMiddleware
 from agent.middleware.context import ContextMiddleware
 from agent.middleware.execution import ExecutionMiddleware
 from agent.middleware.guard import guarded
+from agent.middleware.isolation import IsolationMiddleware
 from agent.middleware.proposal import ProposalMiddleware
 from agent.middleware.state import AgentContext, SaysoState
 
@@ -31,8 +32,9 @@ def build_agent(
     """The agent. The order of the middlewares is their meaning, outermost first.
 
     On the way to the model: ``context`` adds what the model should see, ``proposal`` checks what
-    it replied. On the way to a tool: ``approval`` waits for a person, ``execution`` checks the
-    binding and keeps the ledger, with nothing between it and the tool.
+    it replied. On the way to a tool: ``isolation`` keeps strangers' text from the model where that
+    is asked for, ``approval`` waits for a person, ``execution`` checks the binding and keeps the
+    ledger, with nothing between it and the tool.
     """
     return create_agent(
         model,
@@ -42,6 +44,7 @@ def build_agent(
             ChainMiddleware(
                 ContextMiddleware(),
                 ProposalMiddleware(),
+                IsolationMiddleware(),
                 ApprovalMiddleware(tools),
                 ExecutionMiddleware(),
             )

@@ -221,6 +221,11 @@ class AgentSession:
             await self._leave_open_calls("the user sent a new message")
             snapshot = await self._snapshot()
         said: dict[str, Any] = {"text": text}
+        if attached and self._context.reader is not None:
+            raise UsageError(
+                "This session is isolated: what is attached would be read by the model that plans. "
+                "Nothing was sent. A session without --isolate takes it."
+            )
         if attached:
             limit = self._context.result_limit
             said["attached"] = [{"source": a.source, "text": cut(a.text, limit)} for a in attached]

@@ -25,7 +25,7 @@ from agent.events import (
 from agent.mcp.questions import PROGRESS, QUESTION
 from agent.models import ending
 from agent.models.choosing import UNSEEN
-from agent.provenance import labels_of_results
+from agent.provenance import USAGE, labels_of_results
 
 if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
@@ -106,12 +106,17 @@ class TurnReader:
         for message in update.get("messages", []):
             if isinstance(message, ToolMessage):
                 self.labels |= labels_of_results([message], self._tools)
+                for usage in message.additional_kwargs.get(USAGE, ()):
+                    self._add(usage)
                 yield _finished(message)
 
     def _count(self, message: AIMessage) -> None:
         if usage := message.usage_metadata:
-            self.tokens["input"] = self.tokens.get("input", 0) + usage["input_tokens"]
-            self.tokens["output"] = self.tokens.get("output", 0) + usage["output_tokens"]
+            self._add(usage)
+
+    def _add(self, usage: Mapping[str, Any]) -> None:
+        self.tokens["input"] = self.tokens.get("input", 0) + usage["input_tokens"]
+        self.tokens["output"] = self.tokens.get("output", 0) + usage["output_tokens"]
 
 
 class GraphPass:

@@ -68,6 +68,14 @@ Freeze = Annotated[
         "is read.",
     ),
 ]
+Isolate = Annotated[
+    bool,
+    typer.Option(
+        "--isolate",
+        help="In a new session, a second call of the model, without tools, reads what strangers "
+        "wrote; the one that plans sees short facts.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option(
@@ -94,6 +102,7 @@ class Start:
     deny: tuple[str, ...] = ()
     trust: bool = False
     freeze: bool = False
+    isolate: bool = False
 
     def over(self, earlier: Start) -> Start:
         """These options where given, else the earlier ones."""
@@ -110,9 +119,12 @@ def shared(
     deny: Deny = None,
     trust: Trust = False,
     freeze: Freeze = False,
+    isolate: Isolate = False,
 ) -> Start:
     """The shared options as one value; the signature is what the commands get."""
-    return Start(model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust, freeze)
+    return Start(
+        model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust, freeze, isolate
+    )
 
 
 def with_start(*names: str, hidden: bool = False) -> Callable[[Callable[..., Any]], Command]:
@@ -259,6 +271,7 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
         tools=start.tools,
         workspace=start.workspace,
         freeze=start.freeze or None,
+        isolate=start.isolate or None,
     )
     if items:
         settings = settings.model_copy(update={"tools": items.bind(settings.tools)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
@@ -17,11 +17,15 @@ from langgraph.types import interrupt
 
 from agent.authority import authority_of
 from agent.middleware.under_way import WritesUnderWay
+from agent.models.reporting import Report
 from agent.types import Authority, Verdict
 
 if TYPE_CHECKING:
     from agent.store import Store
     from agent.store.records import LeaseRecord
+
+Reader = Callable[[str, Sequence[str]], Awaitable[Report]]
+"""From a text and the user's own words to the facts in it."""
 
 SNAPSHOT_EVERY = 100
 """Updates of the message channel between two full snapshots; between them only deltas are kept."""
@@ -95,6 +99,8 @@ class AgentContext:
     """The folder for what tools return beside text; without one, that is dropped."""
     freeze: bool = False
     """Whether each turn's tools are chosen from the user's words before anything is read."""
+    reader: Reader | None = None
+    """Reads strangers' text so that the planning model does not; ``None``: it reads it itself."""
     superseding: bool = False
     """Finish the open calls: the session moves on. What was approved already still runs."""
     cancelling: bool = False

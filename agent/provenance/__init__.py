@@ -1,17 +1,30 @@
 """Where what a session works with came from: its labels, and the sources of argument values."""
 
 from agent.provenance.labels import carries_out, labels_in, labels_of, labels_of_results
-from agent.provenance.marks import ATTACHED, NOTE, ORDERED, attached_to, marked, unmarked
+from agent.provenance.marks import (
+    ATTACHED,
+    NOTE,
+    ORDERED,
+    RAW,
+    USAGE,
+    attached_to,
+    between_marks,
+    marked,
+    unmarked,
+)
 from agent.provenance.sources import Part, Source, after_an_edit, from_the_record, trace
 
 __all__ = [
     "ATTACHED",
     "NOTE",
     "ORDERED",
+    "RAW",
+    "USAGE",
     "Part",
     "Source",
     "after_an_edit",
     "attached_to",
+    "between_marks",
     "carries_out",
     "from_the_record",
     "labels_in",

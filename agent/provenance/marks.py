@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,12 @@ import prompts
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+
+RAW = "sayso_raw"
+"""Key, in a tool message, of the whole content whose strangers' text the model was not shown."""
+
+USAGE = "sayso_usage"
+"""Key, in a tool message, of the usage of the models that read it: a list."""
 
 ORDERED = "sayso_ordered"
 """Key, in a user's message, of the call that the user ordered with it: ``tool``, ``args``, and
@@ -35,6 +42,12 @@ def unmarked(text: str, tool: str) -> str:
     if text.startswith(start) and text.endswith(end):
         return text.removeprefix(start).removesuffix(end)
     return text
+
+
+def between_marks(text: str, tool: str) -> list[str]:
+    """Every text of strangers that stands between marks in a text."""
+    start, end = f"{opening(tool)}\n", f"\n{prompts.message('untrusted_close')}"
+    return re.findall(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)
 
 
 def opening(tool: str) -> str:

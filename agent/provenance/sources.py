@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from agent.canonical import canonical_json
-from agent.provenance.marks import NOTE, ORDERED, attached_to, opening, unmarked
+from agent.provenance.marks import NOTE, ORDERED, RAW, attached_to, opening, unmarked
 from agent.provenance.texts import RUN, Indexed, Wanted, index, runs
 from agent.provenance.tokens import Token, fold, spellings
 from agent.safe_text import spelled
@@ -265,7 +265,7 @@ def _result(
 ) -> Iterator[_Given]:
     """A result as a text. An error is the harness's own words, but for what is marked."""
     name = getattr(message, "name", None) or "a tool"
-    text, tool = _text(message), tools.get(name)
+    text, tool = message.additional_kwargs.get(RAW) or _text(message), tools.get(name)
     contract = contract_of(tool) if tool is not None else None
     is_marked = opening(name) in text
     if getattr(message, "status", "success") != "success" and not is_marked:

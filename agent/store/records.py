@@ -46,7 +46,7 @@ class SessionRecord(Record):
     ``state`` is what the row says; a ``running`` session whose owner is dead reads as
     ``interrupted``. ``tokens`` is ``{"input": n, "output": n}``, empty where the model counts
     none; ``cost`` is US dollars or null. ``modes``: ``freeze``, when each turn's tools are chosen
-    before anything is read.
+    before anything is read; ``isolate``, when a second call of the model reads strangers' text.
     """
 
     table = "sessions"

@@ -20,6 +20,8 @@ from agent.models.offline.answer import STAND_IN, cannot
 from agent.models.offline.catalog import ToolCard, read_tools
 from agent.models.offline.choice import tools_for
 from agent.models.offline.plan import Call
+from agent.models.offline.report import facts_of
+from agent.models.reporting import REPORT, text_to_read
 
 MAX_STEPS = 40
 
@@ -57,6 +59,8 @@ class OfflineChatModel(LocalChatModel):
         """The next message of the conversation: text, or calls with a few words before them."""
         if [tool["function"]["name"] for tool in tools] == [CHOOSE]:
             return _choice(messages)
+        if [tool["function"]["name"] for tool in tools] == [REPORT]:
+            return _report(messages)
         text, calls = _decide(messages, read_tools(tools))
         number = sum(isinstance(m, AIMessage) for m in messages)
         tool_calls: list[ToolCall] = [
@@ -73,6 +77,13 @@ def _choice(messages: Sequence[BaseMessage]) -> AIMessage:
     names = tools_for(str(messages[-1].text), catalogue_in(messages))
     chosen = tool_call(name=CHOOSE, args={"names": names}, id="choice")
     return AIMessage("", tool_calls=[chosen], response_metadata={"finish_reason": "tool_calls"})
+
+
+def _report(messages: Sequence[BaseMessage]) -> AIMessage:
+    """The answer of an isolated reader."""
+    facts = facts_of(text_to_read(messages))
+    found = tool_call(name=REPORT, args={"facts": facts}, id="report")
+    return AIMessage("", tool_calls=[found], response_metadata={"finish_reason": "tool_calls"})
 
 
 _SPECS: dict[int, tuple[BaseTool, str, Any, dict[str, Any]]] = {}
