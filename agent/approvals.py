@@ -16,7 +16,7 @@ from agent.checks.arguments import normalise
 from agent.evidence import check_of, in_words, preview_of, read_now
 from agent.middleware.guard import guarded
 from agent.middleware.state import UNDOES, last_reply
-from agent.provenance import from_the_record, trace
+from agent.provenance import from_the_record, suspicious_in, trace
 from agent.settling import undo_in_words
 from tools.calling import at_once
 from tools.contract import Scope, contract_of
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from agent.middleware.state import AgentContext
     from agent.store import Store
     from agent.store.records import ApprovalRecord, EffectRecord
+
+MOST_WARNINGS = 5
+"""Passages that a reviewer is shown because they read like an attempt to steer."""
 
 
 async def record_interrupts(
@@ -120,12 +123,14 @@ async def _asking(
     normalised = normalise(tool, args).args
     preview = await preview_of(contract, normalised)
     sources = from_the_record(normalised) if undoes else trace(normalised, messages, tools)
+    found = [] if undoes else suspicious_in(messages, tools)[:MOST_WARNINGS]
     return {
         "args": normalised,
         "digest": call_digest(tool.name, normalised),
         "tool_version": contract.version,
         "preview": asdict(preview) if preview else None,
         "provenance": [dict(source) for source in sources],
+        "warnings": [f"{where}: {passage}" for where, passage in found],
         "undo": await undo_in_words(contract, normalised, preview),
     }
 

@@ -34,6 +34,7 @@ from agent.middleware.state import (
 )
 from agent.middleware.writes import Write, superseded
 from agent.policy.evaluate import outside
+from agent.provenance import suspicions
 from agent.store.records import ApprovalRecord
 from tools.contract import CallInfo, contract_of
 
@@ -182,6 +183,7 @@ def _without_its_tool(request: ToolCallRequest, context: AgentContext) -> ToolMe
 def _ended(bound: Bound, message: ToolMessage) -> tuple[str, dict[str, Any]]:
     """A trail entry: that a read ended, and how; the result itself only by its hash."""
     text = str(message.content)
+    found = suspicions(text) if bound.contract.open_world else ()
     return "call.result", {
         "message": bound.open.message,
         "call": bound.open.call,
@@ -189,4 +191,5 @@ def _ended(bound: Bound, message: ToolMessage) -> tuple[str, dict[str, Any]]:
         "status": message.status,
         "characters": len(text),
         "sha256": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        **({"suspicious": list(found)} if found else {}),
     }

@@ -13,6 +13,7 @@ from agent.provenance.marks import (
     unmarked,
 )
 from agent.provenance.sources import Part, Source, after_an_edit, from_the_record, trace
+from agent.provenance.suspicion import suspicions, suspicious_in
 
 __all__ = [
     "ATTACHED",
@@ -31,6 +32,8 @@ __all__ = [
     "labels_of",
     "labels_of_results",
     "marked",
+    "suspicions",
+    "suspicious_in",
     "trace",
     "unmarked",
 ]

@@ -15,7 +15,7 @@ from agent.provenance import carries_out
 from agent.receipt import describe, describe_call
 from agent.repl.forms import question_lines
 from agent.repl.screen import Quoted, join
-from agent.repl.sources import source_lines
+from agent.repl.sources import WARNING, source_lines
 from agent.safe_text import exact_json, look_alikes, one_line, shorten, spelled, strict
 from agent.store.records import ApprovalRecord, SessionRecord
 from agent.types import BY_HAND
@@ -64,6 +64,8 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
         approval.provenance or (), approval.args, leaving=carries_out(approval.effects)
     )
     parts += _section("where the values occur", sources)
+    warnings = [Quoted(_folded(one_line(said), WARNING)) for said in approval.warnings]
+    parts += _section("what was read, and may want to steer", warnings)
     if approval.kind == "in_doubt":
         parts += _section("what is known of it", _known(approval.notes))
     else:

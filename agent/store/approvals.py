@@ -127,6 +127,7 @@ class Approvals:
         preview: dict[str, Any] | None,
         provenance: Provenance | None,
         undo: str | None,
+        warnings: Sequence[str] = (),
         undoes: str | None = None,
         hours: float = 0,
         epoch: int | None = None,
@@ -139,6 +140,7 @@ class Approvals:
         comes back ``superseded``.
 
         Args:
+            warnings: What was read that reads like an attempt to steer, for the reviewer.
             undoes: Id of the effect that the call would compensate.
             hours: For how long it may be answered; 0: for ever.
             epoch: Of the lease that the caller holds; without one, no lease is asked for.
@@ -174,6 +176,7 @@ class Approvals:
                     rule=rule,
                     reason=reason,
                     notes=[*notes],
+                    warnings=[*warnings],
                     preview=preview,
                     provenance=provenance,
                     undo=undo,

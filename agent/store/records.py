@@ -83,7 +83,8 @@ class ApprovalRecord(Record):
     whichever runs. ``comment`` is a rejection's reason or a response's text. ``attempt`` tells
     apart the questions about one call: the doubts of a write that ran again, and the approvals of
     one whose preview changed or that expired and was asked again. ``undoes`` is the effect that
-    the call would compensate.
+    the call would compensate. ``warnings`` are passages of what was read that read like an attempt
+    to steer (``agent.provenance.suspicion``).
     """
 
     table = "approvals"
@@ -105,6 +106,7 @@ class ApprovalRecord(Record):
     rule: str = ""
     reason: str = ""
     notes: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
     preview: dict[str, Any] | None = None
     provenance: list[dict[str, Any]] | None = None
     undo: str | None = None

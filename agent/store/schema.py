@@ -158,6 +158,7 @@ approvals = Table(
     Column("reason", AnyText, nullable=False),
     Column("notes", Json, nullable=False),
     Column("preview", Json),
+    Column("warnings", Json, nullable=False, server_default="[]"),
     Column("provenance", Json),
     Column("undo", AnyText),
     Column("asked_at", Plain, nullable=False),

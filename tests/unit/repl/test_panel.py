@@ -108,7 +108,7 @@ def test_long_arguments_are_whole_at_any_width():
 OURS = (
     *("Run this call?", "Did this call happen?", "asked ", "reason ", "rule ", "arguments"),
     *("where the values occur", "what would change", "what is known of it", "! "),
-    *("before", "after", "pay says", "look("),
+    *("before", "after", "pay says", "look(", "what was read, and may want to steer"),
 )
 FORGED = "\n".join(OURS) + "\nlook({}) shows:\n" + " ".join(f"{ours:60}" for ours in OURS)
 
@@ -124,6 +124,7 @@ def test_nothing_that_others_say_can_pass_for_a_line_of_ours(width):
             "pay",
             {said: said},
             notes=[said],
+            warnings=[said],
             preview={"summary": said, "before": said, "after": said},
             provenance=[
                 {"path": said, "origin": "user", "tool": None},
