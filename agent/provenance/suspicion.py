@@ -68,7 +68,7 @@ def suspicions(text: str) -> tuple[str, ...]:
     text = text[:MOST_CHARACTERS]
     found = ["characters that are not seen"] if _HIDDEN.search(text) else []
     for said in (text, *decoded_parts(text)):
-        for line in fold(said).splitlines():
+        for line in said.splitlines():
             if len(found) >= MOST:
                 return tuple(found)
             if (passage := _steering(line)) and passage not in found:
@@ -100,8 +100,10 @@ def _strange(message: BaseMessage, tools: Mapping[str, BaseTool]) -> list[tuple[
 
 def _steering(line: str) -> str | None:
     """The part of a line that steers, with what stands around it."""
+    folded = fold(line)
+    shown = line if len(line) == len(folded) else folded
     for pattern in _STEERING:
-        if match := pattern.search(line):
+        if match := pattern.search(folded):
             start = max(match.start() - 20, 0)
-            return line[start : start + LONGEST].strip()
+            return shown[start : start + LONGEST].strip()
     return None

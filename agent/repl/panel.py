@@ -186,6 +186,7 @@ def _facts(approval: ApprovalRecord, session: SessionRecord) -> Table:
         ("asked", join((approval.asked_at, approval.id))),
         ("expires", approval.expires_at if approval.status == "pending" else ""),
         ("session", name),
+        ("has read", ", ".join(f"{label} content" for label in sorted(session.labels))),
         ("reason", approval.reason),
         ("rule", approval.rule),
         ("effects", _listed(approval.effects) if approval.kind == "write" else ""),
