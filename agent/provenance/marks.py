@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import prompts
@@ -24,6 +25,10 @@ message are the harness's."""
 
 NOTE = "sayso_note"
 """Key, in a human message, that the harness wrote it: it does not begin a turn."""
+
+REFUSED = "sayso_refused"
+"""Key, in a reply that went back to the model and is no answer, of what in it had no support: a
+list of texts."""
 
 ATTACHED = "sayso_attached"
 """Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
@@ -50,6 +55,7 @@ def between_marks(text: str, tool: str) -> list[str]:
     return re.findall(f"{re.escape(start)}(.*?){re.escape(end)}", text, re.DOTALL)
 
 
+@lru_cache(maxsize=1024)
 def opening(tool: str) -> str:
     """The line above what a tool brought from strangers."""
     return prompts.message("untrusted_open", tool=tool)

@@ -18,7 +18,7 @@ from functools import cached_property
 from threading import Lock
 from urllib.parse import unquote, unquote_plus
 
-from agent.provenance.tokens import Token, fold, spellings, tokens
+from agent.provenance.tokens import Token, fold, spellings, tokens, words
 
 SHORTEST_LOOSE = 6
 """Letters and digits of a value that is looked for without regard to what stands between them."""
@@ -62,10 +62,8 @@ class Indexed:
 
     @cached_property
     def _read(self) -> tuple[str, frozenset[str]]:
-        found = tokens(fold(self._with_decoded))
-        words = [token.text for token in found]
-        others = (other for token in found for other in token.others)
-        return f" {' '.join(words)} ", frozenset(words).union(others)
+        found, readings = words(fold(self._with_decoded))
+        return f" {' '.join(found)} ", frozenset(readings)
 
     @cached_property
     def _in_pieces(self) -> tuple[str, frozenset[int]]:
@@ -83,10 +81,12 @@ class Indexed:
 
     def says(self, wanted: Sequence[Token]) -> bool:
         """Whether it has these tokens next to each other, in any of their readings."""
-        if not wanted or any(self.vocabulary.isdisjoint(spellings(one)) for one in wanted):
-            return False
-        if len(wanted) == 1:
-            return True
+        known = self.vocabulary
+        for token in wanted:
+            if token.text not in known and not any(other in known for other in token.others):
+                return False
+        if len(wanted) < 2:
+            return bool(wanted)
         return f" {' '.join(token.text for token in wanted)} " in self.words
 
     def holds(self, compact: str) -> bool:

@@ -44,6 +44,23 @@ def tokens(folded: str) -> list[Token]:
     return found
 
 
+def words(folded: str) -> tuple[list[str], set[str]]:
+    """The tokens of a folded text in order, and all their readings; without their places, which
+    takes half the time."""
+    found: list[str] = []
+    others: set[str] = set()
+    for match in _TOKEN.finditer(folded):
+        kind = match.lastgroup
+        if kind is None:
+            found.append(match[0])
+            continue
+        for token in _READERS[kind](match):
+            found.append(token.text)
+            others.update(token.others)
+    readings = others.union(found)
+    return found, readings.union(_NUMBER_WORDS[word] for word in readings & _NUMBER_WORDS.keys())
+
+
 def spellings(token: Token) -> tuple[str, ...]:
     """Every reading of a token."""
     return (token.text, *token.others)
