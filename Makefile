@@ -6,6 +6,8 @@
 
 VENV ?= .venv
 INTEROP ?= build/interop
+EVALS ?= build/evals
+INJECAGENT ?=
 ARGS ?=
 
 # The newest of these that is supported and complete (Debian ships Python without ensurepip).
@@ -18,7 +20,7 @@ STAMP := $(VENV)/.installed
 LOCKER := build/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test crash lint lock bench interop docs clean
+.PHONY: help chat test crash lint lock bench evals interop docs clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -41,6 +43,10 @@ lint: $(STAMP) ## check style and types
 bench: $(STAMP) ## measure; README quotes the medians
 	$(BIN)/python -m bench $(ARGS)
 
+evals: $(EVALS)/.installed ## run the injection suites; INJECAGENT=PATH for InjecAgent's too
+	$(EVALS)/bin/sayso eval injection --suite own --suite agentdojo \
+	  $(if $(INJECAGENT),--suite injecagent --injecagent "$(INJECAGENT)") $(ARGS)
+
 interop: $(STAMP) $(INTEROP)/.installed ## try our MCP host and servers against those of others
 	INTEROP="$(abspath $(INTEROP))" $(BIN)/python -m pytest interop $(ARGS)
 
@@ -54,6 +60,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCKER)/bin/uv --no-config pip
 lock: $(LOCKER)/bin/uv ## renew requirements.lock (ARGS=--upgrade: newer versions)
 	$(COMPILE) pyproject.toml --all-extras --group test --group lint --group build \
 	  --output-file requirements.lock
+	$(COMPILE) --no-deps requirements-evals.in --output-file requirements-evals.lock
 	for name in $(ENVIRONMENTS); do \
 	  $(COMPILE) $(PACKAGES)/$$name.in --output-file $(PACKAGES)/$$name.txt || exit; done
 
@@ -70,6 +77,18 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv --clear "$(VENV)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The suites of others, beside sayso in an environment of their own: what they need is installed
+# without its own dependencies, so that no version of ours changes.
+$(EVALS)/.installed: requirements.lock requirements-evals.lock pyproject.toml
+	@$(NEED_PYTHON)
+	@echo "Setting up $(EVALS) with the suites: once, a minute or two" >&2
+	@$(PYTHON) -m venv --clear "$(EVALS)"
+	@$(EVALS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(EVALS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes \
+	  -r requirements-evals.lock
+	@$(EVALS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 # What others wrote. Node comes as a wheel, so that no Node is needed to get it; the Python servers

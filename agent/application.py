@@ -33,14 +33,15 @@ from agent.middleware.state import AgentContext, Recording
 from agent.middleware.under_way import WritesUnderWay
 from agent.models import build_chat_model, service_of
 from agent.models.reporting import report
+from agent.policy import Policy, catalogue_of
 from agent.provenance import labels_of_results
 from agent.safe_text import shorten
 from agent.session import AgentSession
 from agent.store import Owner, Store
 from agent.store.named_secrets import without_secrets
 from agent.store.sessions import CREATED, Branch
-from agent.toolset import SERVER, Places, Toolset, load_tools
-from agent.trust import as_given, bind, changed_files, tools_files
+from agent.toolset import SERVER, Places, Toolset, every_bundled_tool, load_tools
+from agent.trust import POLICY, as_given, bind, changed_files, tools_files
 from agent.types import Actor, Authority
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Options:
     Args:
         granted: Effects of a new session's authority; empty for the default of ``Authority``.
         denied: Effects taken from it.
+        policy: The text of the current folder's ``policy.yaml``, as a person has confirmed it.
         servers: MCP servers of the current folder that a person has confirmed.
         via: Where decisions of this process come from: ``chat``, ``cli`` …
         override: Whether an opened session uses this process's model instead of its own.
@@ -78,6 +80,7 @@ class Options:
 
     granted: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
+    policy: str | None = None
     servers: tuple[ServerConfig, ...] = ()
     via: str = "cli"
     override: bool = False
@@ -133,6 +136,7 @@ class Application:
             app.notices += [*settings.unknown, *filter(None, [tracing_notice()])]
             if options.servers:
                 await app._start_servers(stack)
+            _ = app.policy  # what is wrong with it is said before anything runs
             stack.push_async_callback(app._holdings.close)
             yield app
 
@@ -168,6 +172,23 @@ class Application:
 
             return McpHost((), Surroundings({}, self.settings.home))
         return self.host
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The files of rules that hold: the organisation's, and the folder's that was confirmed.
+
+        Raises:
+            InvalidPolicy: One of them is wrong; nothing runs under a policy that is not understood.
+        """
+        if self.settings.policy is None and self.options.policy is None:
+            return Policy()
+        from agent.policy.loading import load_policy
+
+        served = self.host.tools if self.host is not None else []
+        own = load_tools(self.settings.tools, Places.of(self.settings, self.workspace)).tools
+        bundled = every_bundled_tool(self.settings.ensure_home())
+        known = catalogue_of([*bundled, *own, *self.extra_tools, *served])
+        return load_policy(self.settings.policy, self.options.policy, known)
 
     @property
     def _connected(self) -> Sequence[Server]:
@@ -229,8 +250,10 @@ class Application:
     def _toolset(self, names: Sequence[str], workspace: Path | None) -> Toolset:
         code = [file.path for file in tools_files(self.settings.tools)]
         settings = self.settings
-        protected = (*code, *filter(None, [settings.prompt]), *settings.database_files)
-        bundled = load_tools(names, Places(self.settings.home, workspace, protected))
+        own = filter(None, [settings.prompt, settings.policy, workspace and workspace / POLICY])
+        protected = (*code, *own, *settings.database_files)
+        places = Places.of(settings, workspace, protected)
+        bundled = load_tools(names, places)
         served = self.host.tools if self.host is not None else []
         tools = (*bundled.tools, *self.extra_tools, *served)
         return Toolset(tools, bundled.domains, bundled.notices)
@@ -253,6 +276,7 @@ class Application:
             workspace=str(self.workspace) if self.workspace else None,
             granted=list(self.options.granted or authority.granted),
             denied=list(self.options.denied),
+            policy=self.policy.digest,
             modes=[mode for mode in MODES if getattr(self.settings, mode)],
             actor=self.actor,
             surroundings=self._surroundings(self.settings.model, toolset),
@@ -317,6 +341,8 @@ class Application:
             freeze="freeze" in record.modes,
             reader=partial(report, model) if "isolate" in record.modes else None,
             labels=frozenset(record.labels),
+            policy=self.policy,
+            user=record.user,
         )
 
     def _graph(self, record: SessionRecord, toolset: Toolset) -> Any:
@@ -369,6 +395,10 @@ class Application:
             f"Its tools {path} have changed since it was started; they are used as they are now."
             for path in changed_files(record.tools, self.settings.tools)
         ]
+        if record.policy != self.policy.digest:
+            changed.append(
+                "The policy is another one since it was started; what holds is that of now."
+            )
         toolset = self._toolset_of(record)
         return changed + self._surroundings_changed(record, toolset) + list(toolset.notices)
 
@@ -424,6 +454,7 @@ class Application:
             workspace=source.workspace,
             granted=source.granted,
             denied=source.denied,
+            policy=self.policy.digest,
             modes=source.modes,
             actor=self.actor,
             title=f"fork of {source.title}"[:80],

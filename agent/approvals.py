@@ -80,7 +80,8 @@ async def record_interrupts(
                 interrupt=interrupt.id,
                 tool=interrupt.value["name"],
                 undoes=undoes,
-                hours=context.approval_hours,
+                hours=_hours(verdicts.get(call), context),
+                remember=(verdicts.get(call) or {}).get("remember", True),
                 epoch=epoch,
                 **await asking,
                 **_judged(verdicts.get(call)),
@@ -102,6 +103,13 @@ def _in_doubt(
 def _asked_by_langchain(interrupt: Interrupt) -> bool:
     """Its human-in-the-loop step publishes a response schema; a pause of ours does not."""
     return interrupt.response_schema is not None
+
+
+def _hours(verdict: Mapping[str, Any] | None, context: AgentContext) -> float:
+    """For how long a call may be answered: a rule may say less than the settings, never more."""
+    given = (verdict or {}).get("hours")
+    limits = [hours for hours in (given, context.approval_hours) if hours]
+    return min(limits, default=0)
 
 
 def _judged(verdict: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -209,7 +217,7 @@ def as_langchain(approval: ApprovalRecord) -> dict[str, Any]:
 def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope | None:
     """What "always for this session" would cover for this call, if its tool offers it."""
     tool = tools.get(approval.tool)
-    if tool is None or approval.kind != "write":
+    if tool is None or approval.kind != "write" or not approval.remember:
         return None
     offer = contract_of(tool).always
     try:

@@ -46,9 +46,11 @@ NOT_FROM_A_FOLDER = frozenset(
         "SAYSO_TRAIL_KEY",
         "SAYSO_TRAIL_KEY_BEFORE",
         "SAYSO_REVIEWER",
+        "SAYSO_POLICY",
     }
 )
-"""What a folder's ``.env`` cannot set: where the record is kept, its keys, and who decides."""
+"""What a folder's ``.env`` cannot set: where the record is kept, its keys, who decides, and by
+which rules."""
 
 _DATABASE_SCHEMES = ("sqlite", "postgresql", "postgresql+psycopg")
 _TOOL_FORMS = (
@@ -56,6 +58,9 @@ _TOOL_FORMS = (
     re.compile(r".+\.py"),  # a file
     re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"),
 )
+
+
+_HOST = re.compile(r"(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z][a-z0-9-]{0,62}")
 
 
 class ExpectedError(ValueError):
@@ -80,6 +85,16 @@ def _tool_names(names: tuple[str, ...]) -> tuple[str, ...]:
                 f"separated by commas; {name!r} is none of these"
             )
     return names
+
+
+def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _HOST.fullmatch(name.lower()):
+            raise ExpectedError(
+                f"names of hosts such as larkford.gov, separated by commas, without scheme, port "
+                f"or path; {name!r} is none"
+            )
+    return tuple(dict.fromkeys(name.lower() for name in names))
 
 
 def _absolute(path: Path) -> Path:
@@ -133,6 +148,28 @@ def _base_url(url: str) -> str:
     if not valid or not url.isprintable() or " " in url:
         raise ExpectedError("http:// or https:// with a host, such as http://localhost:11434/v1")
     return url
+
+
+def _smtp_url(url: SecretStr) -> SecretStr:
+    from tools.worlds.smtp import SmtpServer
+
+    value = url.get_secret_value().strip()
+    try:
+        SmtpServer.of(value)
+    except ValueError as error:
+        raise ExpectedError(
+            f"smtp[s]://user:password@host:port, such as smtps://ann:…@mail.example.org; {error}"
+        ) from None
+    return SecretStr(value)
+
+
+def _mail_from(address: str) -> str:
+    from tools.worlds.addresses import plain_address
+
+    try:
+        return plain_address(address.strip())
+    except ValueError:
+        raise ExpectedError("one plain e-mail address, such as ann@example.org") from None
 
 
 def _key(key: SecretStr) -> SecretStr:
@@ -204,6 +241,20 @@ class Settings(BaseModel):
     """Bundled domains and a person's own tools (``path/to/tools.py``, ``package:attribute``),
     separated by commas."""
 
+    trusted_sites: (
+        Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_hosts)] | None
+    ) = None
+    """Hosts, separated by commas, whose pages, and those of hosts below them, the numbers of an
+    answer from research may rest on. Default: the official ones of the bundled pages."""
+
+    smtp_url: Annotated[SecretStr, AfterValidator(_smtp_url)] | None = None
+    """``smtp[s]://user:password@host:port``: the server that sends the mails of ``send_email``.
+    Without one they stay in the outbox. ``smtp`` goes over to TLS (port 587), ``smtps`` begins
+    with it (port 465)."""
+
+    mail_from: Annotated[str, AfterValidator(_mail_from)] | None = None
+    """The plain address that mails are sent from; needed with SAYSO_SMTP_URL."""
+
     workspace: Annotated[Path, AfterValidator(_folder)] | None = None
     """The one folder that the file tools may touch; it never overlaps SAYSO_HOME."""
 
@@ -230,6 +281,10 @@ class Settings(BaseModel):
 
     reviewer: Annotated[str, AfterValidator(_person)] | None = None
     """The name recorded with decisions: a claim. Default: the login."""
+
+    policy: Annotated[Path, AfterValidator(_file)] | None = None
+    """The organisation's policy file. A ``policy.yaml`` of the current folder can only tighten
+    what it says (``docs/policy.md``)."""
 
     max_steps: int = Field(default=25, ge=1, le=10_000)
     """Model calls in one turn before it stops (exit code 4)."""
@@ -266,7 +321,9 @@ class Settings(BaseModel):
     def secrets(self) -> tuple[str, ...]:
         """The values among the settings that nobody else may read: keys, and passwords in URLs."""
         keys = (self.openai_api_key, self.trail_key, self.trail_key_before)
-        users = (_USERINFO.search(url) for url in (self.openai_base_url or "", self.database_url))
+        smtp = self.smtp_url.get_secret_value() if self.smtp_url else ""
+        urls = (self.openai_base_url or "", self.database_url, smtp)
+        users = map(_USERINFO.search, urls)
         passwords = (unquote(user[0].partition(":")[2]) for user in users if user)
         return (*(key.get_secret_value() for key in keys if key), *filter(None, passwords))
 
@@ -394,7 +451,7 @@ def _unused(variables: Mapping[str, str], where: str, *, folder: bool = False) -
         if folder and name in NOT_FROM_A_FOLDER:
             said.append(
                 f"{name}{where} is ignored: a folder cannot say where the record is kept, what "
-                "seals it or who decides. Set it in the environment."
+                "seals it, who decides or by which rules. Set it in the environment."
             )
         elif name.startswith("SAYSO_") and name not in VARIABLES:
             close = difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.8)
@@ -447,6 +504,11 @@ def _check_together(settings: Settings) -> None:
             f"SAYSO_TOOL_TIMEOUT ({settings.tool_timeout:g}), or another process could take a "
             "session over while its tool still runs."
         )
+    if settings.smtp_url is not None and settings.mail_from is None:
+        raise UsageError(
+            "SAYSO_SMTP_URL is set without SAYSO_MAIL_FROM: expected the address that mails are "
+            "sent from."
+        )
     workspace = settings.workspace
     if workspace is not None and overlap(workspace, settings.home):
         raise UsageError(
@@ -493,6 +555,9 @@ def show_value(name: str, value: str) -> str:
     """
     if name in ("OPENAI_BASE_URL", "SAYSO_DATABASE_URL"):
         return mask_url(value)
+    if name == "SAYSO_SMTP_URL":  # a password may hold what ends the user part of a URL
+        user, at, host = value.rpartition("@")
+        return f"{user[: user.find('://') + 3] if '://' in user else ''}…@{host}" if at else value
     if name.startswith("SAYSO_TRAIL_KEY"):
         return "…"
     if name in VARIABLES and name != "OPENAI_API_KEY":

@@ -7,7 +7,8 @@
     │   ├── NotFound              no such session, approval, tool …; lists what was tried
     │   ├── CannotUndo            a write that cannot be compensated, and why
     │   ├── ToolMissing           an open call needs a tool that is not loaded here
-    │   └── UntrustedFolder       a file of the current folder waits for confirmation
+    │   ├── UntrustedFolder       a file of the current folder waits for confirmation
+    │   └── InvalidPolicy         a policy file that cannot be used; lists each fault with its place
     ├── StoreError                the database cannot be used
     │   └── SchemaTooNew          written by a newer program                  (exit 2)
     ├── DecisionError             an answer that cannot be applied; nothing was changed
@@ -85,6 +86,18 @@ class CannotUndo(UsageError):
 
 class UntrustedFolder(UsageError):
     """A file would be used that nobody has confirmed, or that is not what was confirmed."""
+
+
+class InvalidPolicy(UsageError):
+    """A policy file is wrong, so none of it is used and nothing is started.
+
+    Args:
+        faults: One line each: ``policy.yaml:12:5: what is wrong; what to write instead``.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("The policy cannot be used, so nothing was done:\n" + "\n".join(faults))
 
 
 class StoreError(SaysoError):

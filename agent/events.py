@@ -30,6 +30,32 @@ class Message:
 
 
 @dataclass(frozen=True)
+class DraftRefused:
+    """A reply that is no answer: it went back to the model, for what in it had no support.
+
+    It comes in the place of a ``Message``; none of its text was told before.
+    """
+
+    type: ClassVar[str] = "refused"
+    text: str
+    unsupported: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AnswerMarked:
+    """The answer just told has a gap, which is marked at its end.
+
+    Args:
+        unsupported: What has no support, also after the model was asked again.
+        problem: Why it could not be checked, if it could not.
+    """
+
+    type: ClassVar[str] = "marked"
+    unsupported: tuple[str, ...]
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
 class CallProposed:
     """A call the model asked for, as the model wrote it."""
 
@@ -106,6 +132,8 @@ class Done:
 Event = (
     MessageDelta
     | Message
+    | DraftRefused
+    | AnswerMarked
     | CallProposed
     | CallJudged
     | ApprovalAsked

@@ -21,7 +21,7 @@ import prompts
 from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import normalise
 from agent.deadlines import within
-from agent.policy.evaluate import outside
+from agent.policy.grants import outside
 from agent.provenance import RAW, marked, unmarked
 from agent.safe_text import shorten
 from agent.threads import in_thread
@@ -53,8 +53,14 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/#-]{1,64}")
 """What can be an id. It goes into the receipt, which is in the harness's own words."""
 
 
-def evidence_in(messages: Sequence[BaseMessage]) -> list[Evidence]:
-    """The results of this session that count as evidence, oldest first."""
+def evidence_in(
+    messages: Sequence[BaseMessage], tools: Mapping[str, BaseTool] | None = None
+) -> list[Evidence]:
+    """The results of this session that count as evidence, oldest first.
+
+    Args:
+        tools: By name; whose results are no strangers' text is told by them alone.
+    """
     asked: dict[str, Mapping[str, Any]] = {}
     found = []
     for message in messages:
@@ -67,7 +73,9 @@ def evidence_in(messages: Sequence[BaseMessage]) -> list[Evidence]:
                 whole = message.additional_kwargs.get(RAW) or str(message.content)
                 text = whole[ran.get("skip", 0) :]
                 tool = message.name or ""
-                found.append(Evidence(tool, deepcopy(args), value_of(text, tool)))
+                known = (tools or {}).get(tool)
+                trusted = known is not None and not contract_of(known).open_world
+                found.append(Evidence(tool, deepcopy(args), value_of(text, tool), trusted))
     return found
 
 

@@ -26,7 +26,7 @@ async def make_graph() -> Any:
 
 def _build() -> Any:
     settings = load_settings()
-    places = Places(settings.ensure_home(), settings.workspace, settings.database_files)
+    places = Places.of(settings, settings.workspace, settings.database_files)
     toolset = load_tools(settings.tools, places)
     model = build_chat_model(
         settings.model,

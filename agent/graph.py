@@ -46,7 +46,7 @@ def build_agent(
                 ProposalMiddleware(),
                 IsolationMiddleware(),
                 ApprovalMiddleware(tools),
-                ExecutionMiddleware(),
+                ExecutionMiddleware(tools),
             )
         ],
         state_schema=SaysoState,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import prompts
@@ -119,7 +120,8 @@ async def undo_in_words(
     call: Any = None
     if undo.call is not None:
         try:
-            call = await ask(undo.call, Committed(args, None, preview.before if preview else ""))
+            before = preview.before if preview else ""
+            call = await ask(undo.call, Committed(deepcopy(dict(args)), None, before))
         except Exception:  # it needs the result, which is not there yet
             return undo.text
     return f"{BY_HAND}{undo.text}" if call is None else undo.text
@@ -129,4 +131,4 @@ def _as_committed(effect: EffectRecord) -> Committed:
     kept = effect.result or {}
     text: Any = kept.get("text")
     result = value_of(text[kept.get("skip", 0) :], effect.tool) if isinstance(text, str) else None
-    return Committed(effect.args, result, effect.before or "")
+    return Committed(deepcopy(effect.args), result, effect.before or "")

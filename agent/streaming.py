@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,19 +13,22 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, PregelTask, StateSnapshot
 
 from agent.events import (
+    AnswerMarked,
     ApprovalAsked,
     CallFinished,
     CallJudged,
     CallProgress,
     CallProposed,
+    DraftRefused,
     Event,
     Message,
     MessageDelta,
 )
 from agent.mcp.questions import PROGRESS, QUESTION
+from agent.middleware.answers import MARKED, checks_due
 from agent.models import ending
 from agent.models.choosing import UNSEEN
-from agent.provenance import USAGE, labels_of_results
+from agent.provenance import REFUSED, USAGE, labels_of_results
 
 if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
@@ -57,13 +60,14 @@ class TurnReader:
     """Turns the graph's updates into events, and remembers what a turn is asked about later.
 
     Attributes:
+        tools: Those of the session, by name.
         tokens: ``input`` and ``output`` that the model's replies counted.
         labels: Where what the model has read came from (``agent.provenance``).
         in_tools: Whether calls are under way, as far as the stream has told.
     """
 
     def __init__(self, tools: Mapping[str, BaseTool], labels: set[str]) -> None:
-        self._tools, self.labels = tools, labels
+        self.tools, self.labels = tools, labels
         self.tokens: dict[str, int] = {}
         self.in_tools = False
 
@@ -94,8 +98,7 @@ class TurnReader:
             self.in_tools = bool(message.tool_calls)
             if count:
                 self._count(message)
-            if words := words_of(message):
-                yield Message(words)
+            yield from _told(message)
             for call in message.tool_calls:
                 identity = call["id"] or ""
                 yield CallProposed(identity, call["name"], call["args"])
@@ -105,7 +108,7 @@ class TurnReader:
     def _read_results(self, update: Mapping[str, Any]) -> Iterator[Event]:
         for message in update.get("messages", []):
             if isinstance(message, ToolMessage):
-                self.labels |= labels_of_results([message], self._tools)
+                self.labels |= labels_of_results([message], self.tools)
                 for usage in message.additional_kwargs.get(USAGE, ()):
                     self._add(usage)
                 yield _finished(message)
@@ -137,6 +140,7 @@ class GraphPass:
         self._graph, self._config, self._context = graph, config, context
         self._reader = reader
         self._control = RunControl()
+        self._checked = False
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task: asyncio.Task[StateSnapshot] | None = None
         self.snapshot: StateSnapshot | None = None
@@ -187,11 +191,14 @@ class GraphPass:
                 self._events.put_nowait(event)
         return _at_rest(values, waiting)
 
-    def _model_begins(self) -> None:
+    def _model_begins(self, messages: Sequence[BaseMessage]) -> None:
         self._reader.in_tools = False
+        self._checked = bool(checks_due(messages, self._reader.tools))
 
     def _model_says(self, text: str) -> None:
-        self._events.put_nowait(MessageDelta(text))
+        """Tell it as it comes; but what may be sent back is told whole, once it has passed."""
+        if not self._checked:
+            self._events.put_nowait(MessageDelta(text))
 
     def request_drain(self) -> bool:
         """Stop at the next safe point; ``False`` when there is none to wait for.
@@ -219,7 +226,9 @@ class _Ear(BaseCallbackHandler):
     run_inline = True
     ignore_chain = ignore_agent = ignore_retriever = ignore_custom_event = True
 
-    def __init__(self, begins: Callable[[], None], says: Callable[[str], None]) -> None:
+    def __init__(
+        self, begins: Callable[[Sequence[BaseMessage]], None], says: Callable[[str], None]
+    ) -> None:
         self._begins, self._says = begins, says
         self._runs: set[UUID] = set()
 
@@ -236,7 +245,7 @@ class _Ear(BaseCallbackHandler):
         """Remember the runs of the agent's own model, but for questions beside the conversation."""
         if (metadata or {}).get("langgraph_node") == "model" and UNSEEN not in (tags or ()):
             self._runs.add(run_id)
-            self._begins()
+            self._begins(messages[0])
 
     def on_llm_new_token(
         self,
@@ -276,6 +285,17 @@ def _at_rest(values: dict[str, Any], waiting: Mapping[str, Interrupt]) -> StateS
         tasks=tasks,
         interrupts=tuple(waiting.values()),
     )
+
+
+def _told(reply: AIMessage) -> Iterator[Event]:
+    """What a reply says, or that it was sent back."""
+    words, marked = words_of(reply), reply.additional_kwargs.get(MARKED)
+    if (unsupported := reply.additional_kwargs.get(REFUSED)) is not None:
+        yield DraftRefused(words, tuple(unsupported))
+    elif words:
+        yield Message(words)
+    if marked is not None:
+        yield AnswerMarked(tuple(marked["unsupported"]), marked.get("problem"))
 
 
 def _heard(value: Any) -> Iterator[Event]:

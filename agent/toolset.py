@@ -24,7 +24,9 @@ from types import ModuleType
 from typing import Any
 
 from langchain_core.tools import BaseTool, Tool
+from pydantic import SecretStr
 
+from agent.config import Settings
 from agent.errors import NotFound, UsageError
 from agent.trust import ToolsFile, tools_files
 from tools.calling import EndedOddly, contained
@@ -54,7 +56,7 @@ class Toolset:
 
 @dataclass(frozen=True)
 class Places:
-    """The folders that domain tools work in.
+    """The folders that domain tools work in, the sites that they believe, and how mail leaves.
 
     Args:
         home: The state folder.
@@ -62,11 +64,35 @@ class Places:
         protected: Files that file tools never touch although they may be in the workspace:
             what this program reads as code or as its prompt, and its record. ``.env*``,
             ``.mcp.json`` and ``.git`` are among them anyway.
+        trusted_sites: Hosts whose pages an answer may rest on; ``None``: those of the domain.
+        mail_from: The address that mails come from; ``None``: that of the sample mailbox.
+        smtp_url: The server that sends them; ``None``: they stay in the outbox.
     """
 
     home: Path
     workspace: Path | None
     protected: tuple[Path, ...] = ()
+    trusted_sites: tuple[str, ...] | None = None
+    mail_from: str | None = None
+    smtp_url: SecretStr | None = None
+
+    @classmethod
+    def of(
+        cls, settings: Settings, workspace: Path | None, protected: tuple[Path, ...] = ()
+    ) -> Places:
+        """Those of the settings.
+
+        Raises:
+            UsageError: The state folder cannot be used.
+        """
+        return cls(
+            settings.ensure_home(),
+            workspace,
+            protected,
+            settings.trusted_sites,
+            settings.mail_from,
+            settings.smtp_url,
+        )
 
 
 def load_tools(names: Sequence[str], places: Places) -> Toolset:
@@ -125,9 +151,10 @@ def _orders(places: Places) -> list[BaseTool]:
 
 
 def _research(places: Places) -> list[BaseTool]:
-    from tools.research import research_tools
+    from tools.research import TRUSTED_SITES, research_tools
 
-    return research_tools()
+    sites = places.trusted_sites
+    return research_tools(trusted_sites=TRUSTED_SITES if sites is None else sites)
 
 
 def _files(places: Places) -> list[BaseTool]:
@@ -157,6 +184,18 @@ def _web(places: Places) -> list[BaseTool]:
     return web_tools()
 
 
+def _mail(places: Places) -> list[BaseTool]:
+    from tools.mail import mail_tools
+    from tools.worlds.mailbox import LocalMailbox
+    from tools.worlds.sample_mail import OWNER
+    from tools.worlds.smtp import Smtp, SmtpServer
+
+    url = places.smtp_url
+    smtp = Smtp(SmtpServer.of(url.get_secret_value())) if url else None
+    mailbox = LocalMailbox(places.home / "worlds" / "mail.db")
+    return mail_tools(mailbox, places.mail_from or OWNER, smtp)
+
+
 DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
     "orders": _orders,
     "research": _research,
@@ -164,7 +203,17 @@ DOMAINS: dict[str, Callable[[Places], list[BaseTool]]] = {
     "grocery": _grocery,
     "bank": _bank,
     "web": _web,
+    "mail": _mail,
 }
+
+
+def every_bundled_tool(home: Path) -> list[BaseTool]:
+    """The tools of all domains, whether or not a session can have them: what a policy may name.
+
+    They are looked at and not called; no folder is given to the file tools but the state folder.
+    """
+    places = Places(home, home)
+    return [tool for build in DOMAINS.values() for tool in build(places)]
 
 
 # --- a person's own tools --------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Trust in the current folder: what it would bring, and whether a person has confirmed it.
 
-A cloned folder may hold a ``.env`` that sends every prompt elsewhere, or an ``.mcp.json`` that
-starts a program. So these files are read once, as bytes; what was read is shown, hashed and,
-when confirmed, used. Nothing is read a second time, and one changed byte asks again.
+A cloned folder may hold a ``.env`` that sends every prompt elsewhere, an ``.mcp.json`` that
+starts a program, or a ``policy.yaml`` that allows writes unasked. So these files are read once, as
+bytes; what was read is shown, hashed and, when confirmed, used. Nothing is read a second time, and
+one changed byte asks again.
 
 Code is bound to its contents for as long as a session lives: the name of a file of tools goes
 on with the SHA-256 of what was read (``/path/mine.py@sha256:…``), and other contents under this
@@ -31,7 +32,7 @@ from agent.config import NOT_FROM_A_FOLDER, VARIABLES, mask, parse_env, show_val
 from agent.errors import UntrustedFolder, UsageError
 from agent.safe_text import one_line
 
-ENV, MCP = ".env", ".mcp.json"
+ENV, MCP, POLICY = ".env", ".mcp.json", "policy.yaml"
 SIZE_LIMIT = 256 * 1024
 """Bytes of one file; nobody confirms more than that by looking at it."""
 
@@ -47,8 +48,8 @@ class FolderItems:
     """What a folder would bring.
 
     Args:
-        texts: The files found, by name: ``.env``, ``.mcp.json``, and the prompt or the tool
-            files that the ``.env`` names, by the path written there.
+        texts: The files found, by name: ``.env``, ``.mcp.json``, ``policy.yaml``, and the prompt
+            or the tool files that the ``.env`` names, by the path written there.
         variables: The ``.env`` as written; :func:`agent.config.load_settings` picks from it.
         refused: One sentence for each file that is there and cannot be used.
     """
@@ -68,12 +69,12 @@ class FolderItems:
 
     @property
     def entries(self) -> list[str]:
-        """Which of ``.env`` and ``.mcp.json`` there are: they are used, or ignored.
+        """Which of ``.env``, ``.mcp.json`` and ``policy.yaml`` there are: used, or ignored.
 
         A file that the ``.env`` names comes with it, and a session that was started with such a
         file goes on with it in any case.
         """
-        return [name for name in self.texts if name in (ENV, MCP)]
+        return [name for name in self.texts if name in (ENV, MCP, POLICY)]
 
     def bind(self, tools: Sequence[str]) -> tuple[str, ...]:
         """Names of tools, files of this folder among them bound to the contents read here."""
@@ -89,12 +90,13 @@ class FolderItems:
         texts = {other: text for other, text in self.texts.items() if other != name}
         return replace(self, texts=texts, refused=(*self.refused, why))
 
-    def describe(self, servers: Sequence[str] = ()) -> list[str]:
+    def describe(self, servers: Sequence[str] = (), policy: Sequence[str] = ()) -> list[str]:
         """Lines to show before a person confirms: names and targets, secrets masked.
 
         Args:
             servers: The lines about the servers of ``.mcp.json``, whose format is not known
                 here; fit to be shown.
+            policy: The same about the rules of ``policy.yaml``.
         """
         lines = []
         for name, text in self.texts.items():
@@ -103,6 +105,8 @@ class FolderItems:
                 lines += [f"  {line}" for line in _describe_env(self.variables)]
             elif name == MCP:
                 lines += [f"  {line}" for line in servers or ["no servers"]]
+            elif name == POLICY:
+                lines += [f"  {line}" for line in policy or [f"{len(text.splitlines())} lines"]]
             else:
                 lines.append(f"  named in {ENV}; {len(text.splitlines())} lines")
         return lines
@@ -128,7 +132,7 @@ def find_items(folder: Path) -> FolderItems:
     """Read what the folder would bring, once; use the returned contents, never the files again.
 
     A ``.env`` goes with the files it names: when one of these cannot be used, neither can it.
-    What an ``.mcp.json`` says is not looked at.
+    What an ``.mcp.json`` or a ``policy.yaml`` says is not looked at.
     """
     texts: dict[str, str] = {}
     variables: dict[str, str] = {}
@@ -142,12 +146,13 @@ def find_items(folder: Path) -> FolderItems:
     except UsageError as error:
         variables = {}
         refused.append(f"{one_line(str(folder / ENV))} is not used: {error}")
-    try:
-        mcp = read_small(folder / MCP)
-        if mcp is not None:
-            texts[MCP] = mcp.removeprefix(_BOM)
-    except UsageError as error:
-        refused.append(f"{one_line(str(folder / MCP))} is not used: {error}")
+    for name in (MCP, POLICY):
+        try:
+            text = read_small(folder / name)
+            if text is not None:
+                texts[name] = text.removeprefix(_BOM)
+        except UsageError as error:
+            refused.append(f"{one_line(str(folder / name))} is not used: {error}")
     return FolderItems(texts, variables, tuple(refused))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 SessionState = Literal[
     "running", "waiting", "done", "stopped", "interrupted", "cancelled", "failed"
@@ -20,7 +20,9 @@ Behavior = Literal["allow", "ask", "deny"]
 class Verdict(TypedDict):
     """What was decided about a proposed call, frozen in the graph's state by tool call id.
 
-    ``digest`` binds it to the normalised arguments; ``notes`` say what was repaired.
+    ``digest`` binds it to the normalised arguments; ``notes`` say what was repaired. A policy may
+    have a ``message`` for the model, say that "always" is no answer (``remember``: false), and for
+    how many ``hours`` an approval may be answered.
     """
 
     behavior: Behavior
@@ -29,6 +31,9 @@ class Verdict(TypedDict):
     effects: list[str]
     digest: str
     notes: list[str]
+    message: NotRequired[str]
+    remember: NotRequired[bool]
+    hours: NotRequired[float]
 
 
 BY_HAND = "by hand: "

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -72,6 +73,44 @@ async def contained_answer(answer: Awaitable[T]) -> T:
         if _is_ordinary(error) or _is_meant_for_the_program(error):
             raise
         raise EndedOddly(_in_words(error)) from error
+
+
+async def answered(result: Any) -> Any:
+    """What a function really answers: an awaitable that it returned is awaited, however deep.
+
+    So is an async function that a decorator hides, or a method that only passes one on.
+
+    Raises:
+        TypeError: It answers something that has yet to be run or awaited, so that nobody knows
+            what it did; or is about to do.
+        Exception: Whatever an awaitable ends in.
+    """
+    while inspect.isawaitable(result):
+        result = await result
+    check_ended(result)
+    return result
+
+
+def check_ended(result: Any) -> None:
+    """Whether an answer is one, and no promise of work: on its own, or within a list.
+
+    Raises:
+        TypeError: It is a coroutine, a future, a generator, another iterator or a function.
+    """
+    several = isinstance(result, list | tuple | set | frozenset)
+    unfinished = [item for item in (result if several else ()) if _is_promise(item)]
+    if _is_promise(result) or callable(result):
+        unfinished.append(result)
+    for promise in unfinished:
+        if inspect.iscoroutine(promise):
+            promise.close()
+    if unfinished:
+        kind = type(unfinished[0]).__name__
+        raise TypeError(f"the tool returned a {kind}, whose work may be yet to come")
+
+
+def _is_promise(value: Any) -> bool:
+    return inspect.isawaitable(value) or isinstance(value, Future | Iterator | AsyncIterator)
 
 
 def _is_ordinary(error: BaseException) -> bool:

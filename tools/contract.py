@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
 
-from tools.calling import at_once
+from tools.calling import answered, at_once
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -110,11 +110,13 @@ class Evidence:
         tool: The tool's name.
         args: Its arguments as they ran.
         result: The result; a JSON text as its value.
+        trusted: Whether its tool says that no stranger wrote it.
     """
 
     tool: str
     args: Args
     result: Any
+    trusted: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,12 @@ class Undo:
     call: Callable[[Committed], Call | None] | None = None
 
 
+AnswerCheck = Callable[
+    [str, Sequence[str], Sequence[Evidence]], Sequence[str] | Awaitable[Sequence[str]]
+]
+"""From an answer, the user's own words and the evidence to what of the answer has no support."""
+
+
 @dataclass(frozen=True)
 class Contract:
     """What a tool says about itself beyond its schema (see ``docs/architecture.md``).
@@ -207,6 +215,9 @@ class Contract:
         always: From the arguments to the scope that an "always" answer covers; without it
             "always" is not offered.
         undo: How a committed call is compensated; ``None``: it cannot be undone.
+        answers: From the answer of a turn in which the tool was called, what the user said in
+            this session and the evidence to what of the answer has no support: a few words each,
+            as they stand in it. Such an answer goes back to the model.
         version: Kept with each effect.
         timeout: Seconds for one call; ``None`` means the setting's default.
     """
@@ -224,19 +235,19 @@ class Contract:
     preview: Callable[[Args], Preview | Awaitable[Preview]] | None = None
     always: Callable[[Args], Scope | None] | None = None
     undo: Undo | None = None
+    answers: AnswerCheck | None = None
     version: str = "0"
     timeout: float | None = None
 
     def effects_of(self, args: Args) -> Effects:
-        """The effects of one call; a function that fails counts as unknown effects."""
+        """The effects of one call; unknown ones where a function does not give a set of texts."""
         declared = self.effects
         if not callable(declared):
             return declared
         try:
-            effects = at_once(lambda: frozenset(declared(deepcopy(args))))
+            return at_once(lambda: _as_effects(declared(deepcopy(args))))
         except Exception:
             return UNKNOWN_EFFECTS
-        return effects if all(isinstance(effect, str) for effect in effects) else UNKNOWN_EFFECTS
 
     def conflicts_on(self, args: Args) -> str:
         """The key of a call; without one, or when the function fails, the one all others share."""
@@ -254,9 +265,7 @@ class Contract:
             ValueError: A time that is no positive number of seconds.
         """
         if not callable(self.effects):
-            if isinstance(self.effects, str) or not all(isinstance(e, str) for e in self.effects):
-                raise TypeError("effects: a set of texts such as write:orders, or a function")
-            object.__setattr__(self, "effects", frozenset(self.effects))
+            object.__setattr__(self, "effects", _as_effects(self.effects))
         if not isinstance(self.version, str):
             raise TypeError("version: a text")
         if not (self.undo is None or isinstance(self.undo, Undo)):
@@ -265,6 +274,14 @@ class Contract:
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds < float("inf"):
                 raise ValueError(f"{name}: a positive number of seconds")
+
+
+def _as_effects(said: Any) -> Effects:
+    """Raises ``TypeError`` for what is no set of texts; one text would be a set of letters."""
+    effects = frozenset([None] if isinstance(said, str) else said)
+    if not all(isinstance(effect, str) for effect in effects):
+        raise TypeError("effects: a set of texts such as write:orders, or a function")
+    return effects
 
 
 WORST = Contract()
@@ -320,14 +337,16 @@ class PlainTool:
 
         Raises:
             pydantic.ValidationError: The arguments do not fit; nothing was called.
+            TypeError: What it returned has yet to be run: whether it did anything is unknown.
             Exception: Whatever the function raises.
         """
         valid = self.args.model_validate(arguments)
         values = {name: getattr(valid, name) for name in self.args.model_fields}
         if inspect.iscoroutinefunction(self.function):
-            text: str = await self.function(**values)
+            result = await self.function(**values)
         else:
-            text = await asyncio.to_thread(self.function, **values)
+            result = await asyncio.to_thread(self.function, **values)
+        text: str = await answered(result)
         return text
 
 

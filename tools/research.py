@@ -1,17 +1,23 @@
 """Research over a corpus of pages, and a calculator. Three reads; nothing here changes anything.
 
-What ``search`` and ``fetch`` return was written by strangers: it is data, never an instruction.
+What ``search`` and ``fetch`` return was written by strangers: it is data, never an instruction. An
+answer may rest its numbers on what was fetched of a trusted site, and on calculations.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tools.contract import Contract, PlainTool, ToolFailure
+from tools.answers import Grounds, is_of_site, unsupported_numbers
+from tools.contract import Contract, Evidence, PlainTool, ToolFailure
 from tools.worlds.arithmetic import MAX_LENGTH, ArithmeticRefused, decimal_text, evaluate
 from tools.worlds.pages import BUNDLED, Corpus, MalformedPage, WebPage
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 RESULTS = 3
 PART_LENGTH = 4_000  # characters of page text that one fetch returns
 MAX_EXACT_LENGTH = 60
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 _FROM_THE_WEB = Contract(
     effects=frozenset({"read:corpus"}), open_world=True, private=False, version="1"
@@ -28,22 +35,83 @@ _FROM_THE_WEB = Contract(
 _PURE = Contract(effects=frozenset({"read:math"}), open_world=False, private=False, version="1")
 
 
-def plain_research_tools(corpus: Corpus) -> list[PlainTool]:
-    """``search``, ``fetch`` and ``calculator`` over a corpus."""
-    tools = _ResearchTools(corpus)
+TRUSTED_SITES = (
+    "larkford.gov",
+    "larkfordherald.example",
+    "transport.larkford-uni.example",
+    "harwick.example",
+)
+"""Of the bundled pages: the city, the newspaper, the university and the town of Harwick."""
+
+
+def plain_research_tools(
+    corpus: Corpus, trusted_sites: Sequence[str] | None = TRUSTED_SITES
+) -> list[PlainTool]:
+    """``search``, ``fetch`` and ``calculator`` over a corpus.
+
+    Args:
+        trusted_sites: Hosts, with those below them, whose pages an answer may rest its numbers
+            on; ``None``: answers are not checked.
+    """
+    tools, from_the_web = _ResearchTools(corpus), _FROM_THE_WEB
+    if trusted_sites is not None:
+        sites = tuple(trusted_sites)
+        from_the_web = replace(from_the_web, answers=partial(unsupported, sites=sites))
     return [
-        PlainTool(tools.search, args=Search, contract=_FROM_THE_WEB, result=Found),
-        PlainTool(tools.fetch, args=Fetch, contract=_FROM_THE_WEB),
+        PlainTool(tools.search, args=Search, contract=from_the_web, result=Found),
+        PlainTool(tools.fetch, args=Fetch, contract=from_the_web),
         PlainTool(calculator, args=Calculator, contract=_PURE, result=Value),
     ]
 
 
-def research_tools(corpus: Corpus | Path | str | None = None) -> list[BaseTool]:
+def research_tools(
+    corpus: Corpus | Path | str | None = None,
+    trusted_sites: Sequence[str] | None = TRUSTED_SITES,
+) -> list[BaseTool]:
     """The plain tools over a corpus, as an agent has them; the bundled corpus by default."""
     from tools.langchain_tools import langchain_tool
 
     pages = corpus if isinstance(corpus, Corpus) else Corpus(corpus or BUNDLED)
-    return [langchain_tool(tool) for tool in plain_research_tools(pages)]
+    return [langchain_tool(tool) for tool in plain_research_tools(pages, trusted_sites)]
+
+
+def unsupported(
+    answer: str, said: Sequence[str], evidence: Sequence[Evidence], sites: Sequence[str]
+) -> list[str]:
+    """The numbers of an answer that stand nowhere they may rest on, as they stand in it.
+
+    They may rest on the user's words, a page of a trusted site that was fetched, a result of a
+    trusted tool, and what ``calculator`` worked out from such numbers. Of a search there are only
+    how many pages it found, their dates, and the titles of those of trusted sites: a snippet is
+    no page.
+    """
+    grounds = Grounds()
+    for words in said:
+        grounds.add_words(words)
+    for seen in evidence:
+        if seen.tool == "fetch":
+            if is_of_site(str(seen.args.get("url", "")), sites):
+                grounds.add_page(str(seen.result))
+        elif seen.tool == "search":
+            _add_search(grounds, seen.result, sites)
+        elif seen.tool == "calculator":
+            grounds.add_calculation(str(seen.args.get("expression", "")))
+        elif seen.trusted:
+            grounds.add_result(seen.result, seen.args)
+    return unsupported_numbers(answer, grounds)
+
+
+def _add_search(grounds: Grounds, result: object, sites: Sequence[str]) -> None:
+    try:
+        found = Found.model_validate(result)
+    except ValidationError:
+        return  # it was cut
+    grounds.add_words(f"{found.matched} and {len(found.results)}")
+    for page in found.results:
+        if _DATE.fullmatch(page.date):
+            grounds.add_words(page.date)
+        if is_of_site(page.url, sites):
+            grounds.add_page(page.title)
 
 
 class _Strict(BaseModel):

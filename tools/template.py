@@ -33,7 +33,11 @@ def opened() -> sqlite3.Connection:
     """The record: a row a change, with the key of its call. The last one of an item counts."""
     try:
         db = sqlite3.connect(LIST, isolation_level=None)
-        db.execute(TABLE)
+        try:
+            db.execute(TABLE)
+        except sqlite3.Error:
+            db.close()
+            raise
     except sqlite3.Error as error:  # ToolFailure: it is known that nothing changed
         raise ToolFailure(f"{LIST}: {error}. Ask the user where the list is.") from error
     return db

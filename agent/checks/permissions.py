@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from langchain_core.tools import BaseTool
 
 from agent.canonical import call_digest
 from agent.checks.arguments import Normalised
-from agent.policy import evaluate
-from agent.store.records import EffectRecord, RuleRecord
-from agent.types import Authority, Verdict
+from agent.policy import Outcome
+from agent.types import Verdict
 from tools.contract import Effects
 
 
-def judge(
-    tool: BaseTool,
-    call: Normalised,
-    effects: Effects,
-    authority: Authority,
-    rules: Sequence[RuleRecord] = (),
-    earlier: EffectRecord | None = None,
-) -> Verdict:
-    """The verdict on a call whose arguments are normalised, bound to their digest.
+def as_verdict(tool: BaseTool, call: Normalised, effects: Effects, outcome: Outcome) -> Verdict:
+    """What was decided about a call whose arguments are normalised, bound to their digest.
 
     Args:
         effects: What the tool's contract says of this call; asked for once, since a contract's
             function may say something else the next time.
     """
-    behavior, rule, reason = evaluate(tool.name, call.args, effects, authority, rules, earlier)
-    return Verdict(
-        behavior=behavior,
-        rule=rule,
-        reason=reason,
+    verdict = Verdict(
+        behavior=outcome.behavior,
+        rule=outcome.rule,
+        reason=outcome.reason,
         effects=sorted(effects),
         digest=call_digest(tool.name, call.args),
         notes=list(call.notes),
     )
+    if outcome.message:
+        verdict["message"] = outcome.message
+    if not outcome.remember:
+        verdict["remember"] = False
+    if outcome.expires is not None:
+        verdict["hours"] = outcome.expires.total_seconds() / 3600
+    return verdict

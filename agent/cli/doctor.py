@@ -120,7 +120,7 @@ def _folder(settings: Settings, trust: bool) -> tuple[FolderItems | None, Check]
     if items.refused:
         return None, Check("folder", "warn", " ".join(items.refused), "Mend or remove that file.")
     if not items:
-        return None, Check("folder", "ok", "brings no .env and no .mcp.json")
+        return None, Check("folder", "ok", "brings no .env, .mcp.json or policy.yaml")
     names = ", ".join(map(one_line, items.texts))
     state = folders.is_trusted(here, items, settings.home)
     if state or trust:
@@ -202,13 +202,26 @@ def _tools(settings: Settings) -> Iterator[Check]:
     from agent.toolset import Places, files_off, load_tools
 
     workspace = settings.workspace or Path.cwd()
-    places = Places(settings.ensure_home(), workspace)
+    places = Places.of(settings, workspace)
     toolset = load_tools(settings.tools, places)
     yield Check("tools", "ok", f"{len(toolset.tools)} from {', '.join(settings.tools)}")
     for notice in toolset.notices:
         yield Check("tools", "warn", notice, "Mend that, or leave them out of SAYSO_TOOLS.")
     if "files" in settings.tools and not files_off(places):
         yield Check("workspace", "ok", str(workspace))
+    if "mail" in toolset.domains:
+        yield _mail(settings)
+
+
+def _mail(settings: Settings) -> Check:
+    """Whether a server sends what ``send_email`` writes; it is not asked."""
+    from agent.config import show_value
+
+    if settings.smtp_url is None:
+        found = "SAYSO_SMTP_URL is not set: e-mails stay in the outbox, nobody gets them"
+        return Check("mail", "warn", found, "Set SAYSO_SMTP_URL and SAYSO_MAIL_FROM to send them.")
+    server = show_value("SAYSO_SMTP_URL", settings.smtp_url.get_secret_value())
+    return Check("mail", "ok", f"sent by {server}, from {settings.mail_from}")
 
 
 def _servers(settings: Settings, items: FolderItems | None, trust: bool) -> Iterator[Check]:

@@ -43,7 +43,7 @@ def checked_edit(
 async def _tools(plan: Plan, session: SessionRecord, wanted: str) -> dict[str, BaseTool]:
     """The session's own tools; those of MCP servers only when the wanted one is not among them."""
     workspace = Path(session.workspace) if session.workspace else None
-    places = Places(plan.settings.ensure_home(), workspace)
+    places = Places.of(plan.settings, workspace)
     names = as_given(session.tools, plan.settings.tools)
     found = {tool.name: tool for tool in load_tools(names, places).tools}
     if wanted not in found and plan.servers:

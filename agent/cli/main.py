@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import authority, inbox, mcp, record, run, sessions, settling, tools
+from agent.cli import authority, inbox, mcp, policy, record, run, sessions, settling, tools
 from agent.cli import doctor as doctors
+from agent.cli import eval as evals
 from agent.cli.faults import told
 from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import say
@@ -76,6 +77,8 @@ _PANELS: dict[str, dict[str, Command]] = {
 app.add_typer(sessions.app, name="sessions", rich_help_panel="Sessions")
 app.add_typer(record.trail, name="trail", rich_help_panel="Record")
 app.add_typer(mcp.app, name="mcp", rich_help_panel="Set-up")
+app.add_typer(policy.app, name="policy", rich_help_panel="Set-up")
+app.add_typer(evals.app, name="eval", rich_help_panel="Set-up")
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_command)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.cli.output import answer, answer_json, as_json, flush, say
 from agent.events import (
+    AnswerMarked,
     ApprovalAsked,
     CallFinished,
     CallJudged,
     CallProposed,
     Done,
+    DraftRefused,
     Event,
     Message,
     MessageDelta,
@@ -89,8 +91,10 @@ class TextReporter:
             case ApprovalAsked(approval) if approval.kind == "elicitation":
                 self._tell_progress()
                 say(_how_to_decide(approval))  # now: the call waits for the answer
-            case CallProposed() | CallJudged() | CallFinished():
+            case CallProposed() | CallJudged() | CallFinished() | DraftRefused():
                 self._tell_progress()
+                self._view.show(event)
+            case AnswerMarked():
                 self._view.show(event)
             case Message(text):
                 self._view.finish()

@@ -79,7 +79,8 @@ Isolate = Annotated[
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="For this run, use what the current folder brings (.env, .mcp.json)."
+        "--trust",
+        help="For this run, use what the current folder brings (.env, .mcp.json, policy.yaml).",
     ),
 ]
 
@@ -210,6 +211,8 @@ class Plan:
     """Whether an MCP server may put a question to a person."""
     waiting: Waiting = field(default_factory=_no_one_yet)
     """Shows which MCP servers the start waits for."""
+    policy: str | None = None
+    """The text of the folder's ``policy.yaml``, if there is one that may be used."""
 
     @property
     def options(self) -> Options:
@@ -219,6 +222,7 @@ class Plan:
         return Options(
             granted=self.start.grant,
             denied=self.start.deny,
+            policy=self.policy,
             servers=self.servers,
             via=self.via,
             override=self.start.model is not None,
@@ -261,6 +265,7 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
         folder: Whether the command has any use for what the folder brings.
     """
     from agent.config import actor, load_settings
+    from agent.trust import POLICY
 
     here = Path.cwd()
     items = folder_items(here, start.trust, via) if folder else None
@@ -279,7 +284,7 @@ def plan(start: Start, via: str, *, folder: bool = True) -> Plan:
         return Plan(settings, start, via)
     by = actor(settings, via).name
     servers = mcp.usable(settings.home, here, items, trust=start.trust, by=by)
-    return Plan(settings, start, via, servers)
+    return Plan(settings, start, via, servers, policy=items.texts.get(POLICY) if items else None)
 
 
 def folder_items(folder: Path, trust: bool, via: str) -> FolderItems | None:
@@ -313,7 +318,8 @@ def folder_items(folder: Path, trust: bool, via: str) -> FolderItems | None:
         )
         return None
     say(f"The folder {one_line(str(folder))} brings settings or programs. {state.reason}")
-    for line in items.describe([line for entry in servers.entries for line in mcp.lines(entry)]):
+    of_servers = [line for entry in servers.entries for line in mcp.lines(entry)]
+    for line in items.describe(of_servers, _of_policy(items)):
         say(f"  {line}")
     if not confirm("Use them, now and as long as they stay as they are?"):
         say(f"Ignored {names} for this run.")
@@ -323,6 +329,14 @@ def folder_items(folder: Path, trust: bool, via: str) -> FolderItems | None:
     for server in servers.servers:
         pins.confirm(server, by)
     return items
+
+
+def _of_policy(items: FolderItems) -> list[str]:
+    """What a person should know of the folder's policy before they confirm it."""
+    from agent.policy.loading import what_it_allows
+    from agent.trust import POLICY
+
+    return what_it_allows(items.texts[POLICY]) if POLICY in items.texts else []
 
 
 @contextlib.asynccontextmanager

@@ -68,7 +68,7 @@ def domains(plan: Plan) -> dict[str, list[BaseTool]]:
     from agent.toolset import Places, load_tools
 
     settings = plan.settings
-    places = Places(settings.ensure_home(), settings.workspace or Path.cwd())
+    places = Places.of(settings, settings.workspace or Path.cwd())
     load_tools(settings.tools, places)  # all together: names must differ
     found = {}
     for name in settings.tools:

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agent.checkpoints import open_saver
 from agent.cli.output import answer, answer_json, as_json
+from agent.provenance import NOTE, REFUSED
 from agent.receipt import build_receipt, describe_call, receipt_text
 from agent.repl.panel import what_became_of
 from agent.safe_text import one_line, plain, shorten
@@ -100,7 +101,7 @@ def _transcript(
             case AIMessage():
                 yield ""
                 if message.text:
-                    yield f"agent: {_hanging(message.text)}"
+                    yield f"agent{_sent_back(message)}: {_hanging(message.text)}"
                 for call in message.tool_calls:
                     yield f"  → {one_line(describe_call(call['name'], call['args'], _width(full)))}"
                     for approval in approvals.get((message.id or "", call["id"] or ""), ()):
@@ -110,8 +111,17 @@ def _transcript(
                 yield f"  {mark} {one_line(message.name or '')}: {_result(message, full)}"
             case _:
                 yield ""
-                who = "you" if message.type == "human" else message.type
+                is_note = NOTE in message.additional_kwargs
+                who = "sayso" if is_note else "you" if message.type == "human" else message.type
                 yield f"{who}: {_hanging(message.text)}"
+
+
+def _sent_back(reply: AIMessage) -> str:
+    """That a reply was no answer, and why."""
+    unsupported = reply.additional_kwargs.get(REFUSED)
+    if unsupported is None:
+        return ""
+    return f" (a draft, sent back: no support for {one_line(', '.join(unsupported))})"
 
 
 def _hanging(text: str) -> str:
@@ -170,6 +180,8 @@ def _message(message: BaseMessage) -> dict[str, Any]:
             {"call": call["id"], "tool": call["name"], "args": call["args"]}
             for call in message.tool_calls
         ]
+        if REFUSED in message.additional_kwargs:
+            fields["unsupported"] = message.additional_kwargs[REFUSED]
     if isinstance(message, ToolMessage):
         fields |= {
             "call": message.tool_call_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,12 @@ class Permit:
 async def enter(
     request: ToolCallRequest, handler: Handler, info: CallInfo, started: Entry | None = None
 ) -> ToolMessage | Command[Any]:
-    """Enter the tool, with what it may know about its call in place."""
+    """Enter the tool, with what it may know about its call in place.
+
+    Its arguments are a copy of its own: what it changes in them changes no later attempt, and
+    nothing of what was approved or read before.
+    """
     current_call.set(info)
     entry.set(started)
-    return await handler(request)
+    args = deepcopy(request.tool_call["args"])
+    return await handler(request.override(tool_call={**request.tool_call, "args": args}))

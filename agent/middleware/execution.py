@@ -8,6 +8,7 @@ exactly these arguments; and it is entered at most once, because the ledger says
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
@@ -18,10 +19,11 @@ from langgraph.types import Command
 
 import prompts
 from agent.canonical import call_digest
-from agent.checks.arguments import ArgumentsError, normalise
+from agent.checks.arguments import ArgumentsError, Normalised, normalise
 from agent.deadlines import within
 from agent.errors import ToolMissing
 from agent.middleware.bound import Bound, Handler, Permit, enter
+from agent.middleware.judging import Judge
 from agent.middleware.results import readable
 from agent.middleware.state import (
     AgentContext,
@@ -33,8 +35,9 @@ from agent.middleware.state import (
     pause,
 )
 from agent.middleware.writes import Write, superseded
-from agent.policy.evaluate import outside
+from agent.policy.grants import outside
 from agent.provenance import suspicions
+from agent.store.ledger import is_of_a_file
 from agent.store.records import ApprovalRecord
 from tools.contract import CallInfo, contract_of
 
@@ -43,6 +46,10 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
     """The binding check, the ledger, the time limit, and results as the model may see them."""
 
     state_schema = SaysoState
+
+    def __init__(self, tools: Sequence[BaseTool] = ()) -> None:
+        super().__init__()
+        self._tools = {tool.name: tool for tool in tools}
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Handler
@@ -110,11 +117,23 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         permit = _permit(request, recording, bound)
         if permit is None:
             return answer(request, prompts.message("mismatch"))
+        if is_of_a_file(permit.rule) and not self._still_allowed(request, context, bound):
+            return answer(request, prompts.message("policy_changed"))
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
         async with recording.under_way.turn(key, timeout) as free:
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
             return await write.happen(free)
+
+    def _still_allowed(self, request: ToolCallRequest, context: AgentContext, bound: Bound) -> bool:
+        """Whether the policy files let it run now; a write that was entered before is past that."""
+        assert context.recording is not None
+        this = (bound.open.message, bound.open.call)
+        if context.recording.store.ledger.for_call(context.recording.session, *this) is not None:
+            return True
+        judge = Judge(context, request.state["messages"], self._tools)
+        verdict = judge(bound.tool, Normalised(bound.args, ()), but=this)
+        return verdict["behavior"] == "allow"
 
 
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:

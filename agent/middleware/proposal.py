@@ -11,7 +11,6 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -30,13 +29,12 @@ from langgraph.types import Command
 
 import prompts
 from agent.canonical import canonical_json, check_plain
-from agent.checks.arguments import ArgumentsError, Normalised, normalise
-from agent.checks.flow import flow_of
+from agent.checks.arguments import ArgumentsError, normalise
 from agent.checks.limits import NOTE, check_steps, turn_number
-from agent.checks.permissions import judge
 from agent.errors import ModelUnavailable
-from agent.evidence import unmet, unmet_text
+from agent.middleware.answers import MARKED, judge_answer
 from agent.middleware.freeze import CHOSEN, choose_tools, chosen_in, is_to_choose
+from agent.middleware.judging import Judge
 from agent.middleware.ordered import reply_to_order
 from agent.middleware.state import (
     UNDOES,
@@ -47,13 +45,9 @@ from agent.middleware.state import (
 )
 from agent.models import as_model_error, ending
 from agent.models.replies import Ending
-from agent.policy import covers, is_about
-from agent.provenance import labels_of_results
-from agent.receipt import describe_call
-from agent.repeats import committed_before, held
-from agent.store.records import RuleRecord
-from agent.types import Behavior, Verdict
-from tools.contract import Effects, contract_of, is_read
+from agent.provenance import REFUSED
+from agent.types import Verdict
+from tools.contract import is_read
 
 
 @dataclass
@@ -133,7 +127,7 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
 def _of_model(response: ModelResponse[Any]) -> ModelResponse[Any]:
     """A model's response, without a word that only the harness says."""
     for message in response.result:
-        for key in (UNDOES, CHOSEN):
+        for key in (UNDOES, CHOSEN, REFUSED, MARKED):
             message.additional_kwargs.pop(key, None)
     return response
 
@@ -151,8 +145,8 @@ async def _check(
     end = ending(reply)
     calls = _all_calls(reply)
     proposal = Proposal(reply=_as_history(reply, [call for call, _ in calls]))
-    judge_call = _Judge(context, history, tools)
-    judge_call.undoes = proposal.reply.additional_kwargs.get(UNDOES)
+    undoes = proposal.reply.additional_kwargs.get(UNDOES)
+    judge_call = Judge(context, history, tools, undoes)
     for index, (call, malformed) in enumerate(calls):
         if end != "complete":
             _refuse(proposal, call, prompts.message(end))
@@ -167,12 +161,15 @@ async def _check(
             proposal.reply.tool_calls[index] = await _admit(proposal, tool, call, judge_call)
     if not calls and not reply.text.strip():
         proposal.note = _nudge(end, history)
+    elif not calls:
+        judged = await judge_answer(proposal.reply, history, tools, context.max_steps)
+        if judged is not None:
+            proposal.reply, proposal.note = judged.reply, judged.note
+            proposal.events.append(judged.event)
     return proposal
 
 
-async def _admit(
-    proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: _Judge
-) -> ToolCall:
+async def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call: Judge) -> ToolCall:
     """Validate and judge one call; what is returned stands in the history and runs."""
     ordered = judge_call.undoes is not None  # nobody tries that again: it ends as denied
     try:
@@ -197,78 +194,12 @@ async def _admit(
     proposal.verdicts[call["id"] or ""] = verdict
     if denied:
         proposal.events.append(("call.denied", event))
-        _refuse(proposal, call, prompts.message("denied", reason=verdict["reason"]), kind=None)
+        why = verdict.get("message") or verdict["reason"]
+        _refuse(proposal, call, prompts.message("denied", reason=why), kind=None)
     if is_read(frozenset(verdict["effects"])) and verdict["behavior"] == "allow":
         # A write enters the trail with its approval, or with its intent in the ledger.
         proposal.events.append(("call.allowed", event))
     return ToolCall(**{**call, "args": normalised.args})
-
-
-class _Judge:
-    """Judges calls of one reply; the session's rules are read once, and only for a write."""
-
-    def __init__(
-        self, context: AgentContext, history: Sequence[Any], tools: Mapping[str, BaseTool]
-    ) -> None:
-        self._context, self._history, self._tools = context, history, tools
-        self._rules: list[RuleRecord] | None = None
-        self.undoes: str | None = None
-        """The effect that a call compensates, when a person ordered that; a person is asked."""
-
-    def __call__(self, tool: BaseTool, call: Normalised) -> Verdict:
-        contract = contract_of(tool)
-        effects = contract.effects_of(call.args)
-        verdict = self._by_rules(tool, call, effects)
-        if verdict["behavior"] != "allow":
-            return verdict
-        flow = flow_of(contract, effects, self._labels)
-        if flow is None or (flow.rules_hold and self._always(tool, call) is not None):
-            return verdict
-        behavior: Behavior = "ask" if self._context.recording is not None else "deny"
-        return {**verdict, "behavior": behavior, "rule": flow.rule, "reason": flow.reason}
-
-    @cached_property
-    def _labels(self) -> frozenset[str]:
-        """What the session has read: by its record, and by what has come since."""
-        return self._context.labels | labels_of_results(self._history, self._tools)
-
-    def _always(self, tool: BaseTool, call: Normalised) -> RuleRecord | None:
-        """The "always" rule that covers a call."""
-        return next(
-            (rule for rule in self._about(tool) if covers(rule.scope_args, call.args)), None
-        )
-
-    def _about(self, tool: BaseTool) -> list[RuleRecord]:
-        recording = self._context.recording
-        if recording is None:
-            return []
-        if self._rules is None:
-            self._rules = recording.store.rules.active(recording.session)
-        version = contract_of(tool).version
-        return [rule for rule in self._rules if is_about(rule, tool.name, version)]
-
-    def _by_rules(self, tool: BaseTool, call: Normalised, effects: Effects) -> Verdict:
-        verdict = judge(tool, call, effects, self._context.authority)
-        recording = self._context.recording
-        if recording is None or verdict["behavior"] != "ask":
-            return verdict
-        if self.undoes is not None:
-            undone = recording.store.ledger.get(self.undoes)
-            reason = f"It undoes {undone.id}, {describe_call(undone.tool, undone.args)}."
-            return {**verdict, "rule": "undo", "reason": reason}
-        earlier = committed_before(recording.store, recording.ancestors, tool, call.args)
-        rules = self._about(tool)
-        return judge(tool, call, effects, self._context.authority, rules, earlier)
-
-    async def not_yet(self, tool: BaseTool, call: Normalised, verdict: Verdict) -> str | None:
-        """Why a call that may be proposed is not put to anybody yet."""
-        contract, recording = contract_of(tool), self._context.recording
-        if recording is not None and not is_read(frozenset(verdict["effects"])):
-            text = held(recording.store, recording.line, tool, call.args)
-            if text is not None:
-                return text
-        missing = await unmet(contract, call.args, self._history)
-        return None if missing is None else unmet_text(missing, tool.name, contract)
 
 
 def _refuse(

@@ -18,6 +18,7 @@ from langgraph.types import interrupt
 from agent.authority import authority_of
 from agent.middleware.under_way import WritesUnderWay
 from agent.models.reporting import Report
+from agent.policy import Policy
 from agent.types import Authority, Verdict
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class AgentContext:
     recording: Recording | None = None
     labels: frozenset[str] = frozenset()
     """What the session had read when it was opened, also where its history no longer tells."""
+    policy: Policy = field(default_factory=Policy)
+    """The files of rules that hold."""
+    user: str = ""
+    """Whose session it is, as they said."""
     outside_of_sessions: Authority = READ_ONLY
     """What may be done where there is no ``recording``."""
     max_steps: int = 25

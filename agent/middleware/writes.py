@@ -45,8 +45,8 @@ from agent.policy import covers, is_about
 from agent.receipt import describe_call
 from agent.repeats import held
 from agent.settling import info_of, look_up_effect
-from agent.store.ledger import NOT_HAPPENED, Begun
-from agent.store.records import EffectRecord
+from agent.store.ledger import NOT_HAPPENED, Begun, is_of_a_file
+from agent.store.records import EffectRecord, RuleRecord
 from agent.threads import Entry, entry
 from tools.contract import (
     Contract,
@@ -161,11 +161,13 @@ class Write:
             undoes=approval.undoes if approval else None,
             before=self.before,
             resend=resend,
-            covered=lambda rule: (
-                is_about(rule, bound.tool.name, bound.contract.version)
-                and covers(rule.scope_args, bound.args)
-            ),
+            covered=None if is_of_a_file(self.permit.rule) else self._is_covered,
         )
+
+    def _is_covered(self, rule: RuleRecord) -> bool:
+        bound = self.bound
+        is_same = is_about(rule, bound.tool.name, bound.contract.version)
+        return is_same and covers(rule.scope_args, bound.args)
 
     async def _looked_up(self, effect: EffectRecord) -> EffectRecord:
         """The effect after a look at the service's record, where the contract knows how."""

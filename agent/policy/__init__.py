@@ -1,6 +1,41 @@
-"""What is allowed, asked or denied, and why: rules, their scopes, and the verdict."""
+"""What is allowed, asked or denied, and why: files of rules, a session's rules, the verdict.
 
-from agent.policy.evaluate import evaluate
+``decide`` is the entry: from a ``Policy`` (the files) and a ``Proposed`` call to an ``Outcome``.
+``read_policy`` makes a file's text into rules, or says everything that is wrong with it.
+"""
+
+from agent.policy.cases import always, run_cases
+from agent.policy.catalogue import Catalogue, KnownTool, catalogue_of
+from agent.policy.decide import Outcome, Policy, Proposed, decide
+from agent.policy.explain import Explanation, explain
+from agent.policy.facts import Money, Spent, money_of
+from agent.policy.model import Case, Layer, PolicyFile, Rule
+from agent.policy.profiles import PROFILES
+from agent.policy.reading import read_call, read_policy
 from agent.policy.scopes import covers, is_about
 
-__all__ = ["covers", "evaluate", "is_about"]
+__all__ = [
+    "PROFILES",
+    "Case",
+    "Catalogue",
+    "Explanation",
+    "KnownTool",
+    "Layer",
+    "Money",
+    "Outcome",
+    "Policy",
+    "PolicyFile",
+    "Proposed",
+    "Rule",
+    "Spent",
+    "always",
+    "catalogue_of",
+    "covers",
+    "decide",
+    "explain",
+    "is_about",
+    "money_of",
+    "read_call",
+    "read_policy",
+    "run_cases",
+]

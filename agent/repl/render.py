@@ -10,17 +10,20 @@ from rich.padding import Padding
 from rich.text import Text
 
 from agent.events import (
+    AnswerMarked,
     ApprovalAsked,
     CallFinished,
     CallJudged,
     CallProgress,
     CallProposed,
     Done,
+    DraftRefused,
     Event,
     Message,
     MessageDelta,
     ReceiptReady,
 )
+from agent.provenance import NOTE, REFUSED
 from agent.repl.markdown import MarkdownStream, SafeMarkdown
 from agent.repl.panel import short_args
 from agent.repl.screen import Screen
@@ -81,6 +84,10 @@ class TurnView:
                 self._stream.feed(text)
             case Message(text):
                 self._finish_message(text)
+            case DraftRefused():
+                self._screen.note(sent_back(event), "yellow")
+            case AnswerMarked():
+                self._screen.note(marked_because(event), "yellow")
             case CallProposed():
                 self._call(event)
             case CallJudged():
@@ -174,6 +181,21 @@ class TurnView:
             show_receipt(self._screen, receipt)
 
 
+def sent_back(event: DraftRefused) -> str:
+    """A draft that the person does not see, and why."""
+    return f"A draft was sent back to the model: no support for {', '.join(event.unsupported)}."
+
+
+def marked_because(event: AnswerMarked) -> str:
+    """What is wrong with the answer above, in the words of the program."""
+    parts = []
+    if event.unsupported:
+        parts.append(f"No support was found for {', '.join(event.unsupported)}.")
+    if event.problem:
+        parts.append(f"This answer could not be checked: {event.problem}.")
+    return " ".join(parts)
+
+
 def _progress_line(event: CallProgress) -> str:
     """``orders__export: 3 of 10, writing pages`` on one line."""
     of = f"{event.done:g}" if event.total is None else f"{event.done:g} of {event.total:g}"
@@ -195,7 +217,7 @@ def show_receipt(screen: Screen, receipt: Receipt) -> None:
 
 def show_history(screen: Screen, messages: Sequence[BaseMessage], last: int = 6) -> None:
     """The end of a stored conversation: what was said, without the calls in between."""
-    said = [m for m in messages if m.type in ("human", "ai") and str(m.text).strip()]
+    said = [m for m in messages if m.type in ("human", "ai") and _was_said(m)]
     if len(said) > last:
         screen.note(f"… {len(said) - last} earlier messages")
     for message in said[-last:]:
@@ -203,3 +225,9 @@ def show_history(screen: Screen, messages: Sequence[BaseMessage], last: int = 6)
             screen.show("", Text.assemble(("› ", "bold cyan"), plain(str(message.text))))
         else:
             screen.show("", SafeMarkdown(str(message.text)))
+
+
+def _was_said(message: BaseMessage) -> bool:
+    """Whether the person wrote or read it: no note to the model, no draft that was sent back."""
+    aside = message.additional_kwargs.keys() & {NOTE, REFUSED}
+    return not aside and bool(str(message.text).strip())

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from sqlalchemy import bindparam, exists, insert, select, update
 
-from agent.canonical import canonical_json
+from agent.canonical import call_digest, canonical_json
 from agent.errors import AlreadyDecided, ApprovalExpired, InvalidDecision, NotFound
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import UNDECIDED, already_decided, close, close_doubt, make_void
@@ -129,6 +129,7 @@ class Approvals:
         undo: str | None,
         warnings: Sequence[str] = (),
         undoes: str | None = None,
+        remember: bool = True,
         hours: float = 0,
         epoch: int | None = None,
     ) -> ApprovalRecord:
@@ -142,13 +143,18 @@ class Approvals:
         Args:
             warnings: What was read that reads like an attempt to steer, for the reviewer.
             undoes: Id of the effect that the call would compensate.
+            remember: Whether "always" may be an answer.
             hours: For how long it may be answered; 0: for ever.
             epoch: Of the lease that the caller holds; without one, no lease is asked for.
 
         Raises:
             LeaseLost: The lease has another epoch; nothing was asked.
             NotFound: There is no such session.
+            ValueError: The digest of a write is not that of its arguments, a fault of the program:
+                what a person is shown would not be what they agree to. Nothing was asked.
         """
+        if kind == "write" and call_digest(tool, args) != digest:
+            raise ValueError(f"the digest of {tool} is that of other arguments: nothing was asked")
         is_doubt = kind == "in_doubt"
 
         def ask_as(fresh_id: str) -> ApprovalRecord:
@@ -181,6 +187,7 @@ class Approvals:
                     provenance=provenance,
                     undo=undo,
                     undoes=undoes,
+                    remember=remember,
                     asked_at=now(),
                     expires_at=in_hours(hours) if hours else None,
                 )

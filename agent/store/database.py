@@ -87,7 +87,7 @@ class Database:
         try:
             self._bring_up_to_date()
         except BaseException:
-            self.engine.dispose()
+            self.close()
             raise
 
     @contextmanager

@@ -144,7 +144,7 @@ class Ledger:
         before: str | None = None,
         resend: bool = False,
         lease_margin: float = 0,
-        covered: Callable[[RuleRecord], bool] = lambda rule: True,
+        covered: Callable[[RuleRecord], bool] | None = lambda rule: True,
     ) -> Begun:
         """Ask to enter a write. Lease, rule, row and trail are one transaction.
 
@@ -152,14 +152,16 @@ class Ledger:
             epoch: Of the lease that the caller holds.
             digest: Of the normalised ``args`` (``agent.canonical.call_digest``).
             approval: Id of the approval that allows it; whoever names one has looked at it.
-            rule: Or id of the session's rule that allowed it unasked. One of both is needed.
+            rule: Or what allowed it unasked: the id of a rule of the session, or the name of one
+                of a policy file (``project/small-refunds``). One of both is needed.
             undoes: Id of the effect that this call compensates.
             before: The record as the contract's preview showed it right before this; a resend
                 keeps what was there before the first attempt.
             resend: Enter a write in doubt again, since its service honours the key: the same
                 request under the same key happens once.
             lease_margin: Seconds that the lease must still last: the tool's timeout.
-            covered: Whether this rule allows this call; asked before it is to run.
+            covered: Whether this rule of the session allows this call; asked before it is to run.
+                ``None``: it is one of a policy file, and whoever names it has looked at it.
 
         Raises:
             LeaseLost: The lease has another epoch, or too little time left; renew it first.
@@ -177,8 +179,8 @@ class Ledger:
                 known = effect_of_call(writing, session, message, call)
                 if known is not None and not _may_run_again(known, digest, resend):
                     return _begun_before(writing, known, digest)
-                if approval is None:
-                    _check_rule(writing, session, rule or "", covered)
+                if approval is None and not (covered is None and is_of_a_file(rule)):
+                    _check_rule(writing, session, rule or "", covered or (lambda rule: True))
                 if undoes is not None:
                     _check_not_undone(writing, undoes, known)
                 if known is not None:
@@ -488,6 +490,11 @@ def _begin_again(
     effect = effect.model_copy(update=change)
     _record_intent(writing, effect)
     return Begun("run", effect, resent)
+
+
+def is_of_a_file(rule: str | None) -> bool:
+    """Whether a rule's name is that of a policy file's rule; ids have no slash."""
+    return rule is not None and "/" in rule
 
 
 def _check_rule(

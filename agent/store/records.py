@@ -84,7 +84,7 @@ class ApprovalRecord(Record):
     apart the questions about one call: the doubts of a write that ran again, and the approvals of
     one whose preview changed or that expired and was asked again. ``undoes`` is the effect that
     the call would compensate. ``warnings`` are passages of what was read that read like an attempt
-    to steer (``agent.provenance.suspicion``).
+    to steer (``agent.provenance.suspicion``). ``remember``: whether "always" may be an answer.
     """
 
     table = "approvals"
@@ -122,6 +122,7 @@ class ApprovalRecord(Record):
     comment: str | None = None
     expires_at: str | None = None
     undoes: str | None = None
+    remember: bool = True
 
     @property
     def was_void(self) -> bool:

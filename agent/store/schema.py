@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Dialect,
     Double,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    true,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -159,6 +161,7 @@ approvals = Table(
     Column("notes", Json, nullable=False),
     Column("preview", Json),
     Column("warnings", Json, nullable=False, server_default="[]"),
+    Column("remember", Boolean, nullable=False, server_default=true()),
     Column("provenance", Json),
     Column("undo", AnyText),
     Column("asked_at", Plain, nullable=False),

@@ -39,6 +39,43 @@ def test_a_write_waits_and_the_session_is_on_stdout(
     assert status_of(sayso_home, "A1") == "pending"
 
 
+def test_a_draft_that_was_sent_back_is_no_answer(sayso: Invoke, model: Model, store: Store) -> None:
+    blog = {"url": "https://pedalpower-blog.example/larkford-miracle"}
+    fetch, draft = Reply(tool_calls=(Call("fetch", blog),)), Reply("It fell by 50%.")
+    model(fetch, draft, Reply("No source supports the 50%."))
+    result = sayso("run", "--tools", "research", "How much did car trips fall?")
+    assert (result.code, result.out) == (0, "No source supports the 50%.\n")
+    assert "A draft was sent back to the model: no support for 50%." in result.err
+    assert draft.text not in result.err
+
+    (session,) = store.sessions.list()
+    shown = sayso("show", session.id).out
+    assert "agent (a draft, sent back: no support for 50%): It fell by 50%." in shown
+    assert "sayso: [Your last answer was not shown" in shown
+    assert "agent: No source supports the 50%." in shown
+    messages = json.loads(sayso("show", session.id, "--json").out)["messages"]
+    assert [m.get("unsupported") for m in messages] == [None, None, None, ["50%"], None, None]
+
+
+def test_a_gap_that_stays_is_marked_in_every_form(sayso: Invoke, model: Model) -> None:
+    blog = {"url": "https://pedalpower-blog.example/larkford-miracle"}
+    fetch, draft = Reply(tool_calls=(Call("fetch", blog),)), Reply("It fell by 50%.")
+    mark = "[Added by sayso, not by the model: no support was found for “50%”."
+    model(fetch, draft, draft, draft)
+    result = sayso("run", "--tools", "research", "How much did car trips fall?")
+    assert result.code == 0
+    assert result.out.startswith(f"It fell by 50%.\n\n{mark}")
+    assert "No support was found for 50%." in result.err
+
+    result = sayso("run", "--json", "--tools", "research", "How much did car trips fall?")
+    events = [json.loads(line) for line in result.out.splitlines()]
+    refused = {"type": "refused", "text": "It fell by 50%.", "unsupported": ["50%"]}
+    assert [event for event in events if event["type"] == "refused"] == [refused] * 2
+    marked = {"type": "marked", "unsupported": ["50%"], "problem": None}
+    assert marked in events
+    assert mark in events[-1]["answer"]
+
+
 def test_on_ask_deny_tells_the_model_no_and_goes_on(
     sayso: Invoke, model: Model, store: Store, sayso_home: Path
 ) -> None:

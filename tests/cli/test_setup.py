@@ -127,6 +127,20 @@ def test_doctor_says_whether_the_trail_is_sealed(
     assert trail() == ("warn", "Set SAYSO_TRAIL_KEY to the key they were sealed with.")
 
 
+def test_doctor_says_whether_mail_is_sent(sayso: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "mail" not in checks(sayso("doctor", "--json").out)
+    monkeypatch.setenv("SAYSO_TOOLS", "mail")
+    unset = checks(sayso("doctor", "--json").out)["mail"]
+    assert (unset["status"], "SAYSO_MAIL_FROM" in unset["mend"]) == ("warn", True)
+    monkeypatch.setenv("SAYSO_SMTP_URL", "smtps://ann:s3cret-of-the-server@mail.example")
+    monkeypatch.setenv("SAYSO_MAIL_FROM", "ann@office.example")
+    result = sayso("doctor", "--json")
+    found = checks(result.out)["mail"]
+    assert found["status"] == "ok"
+    assert found["found"].endswith("@mail.example, from ann@office.example")
+    assert "s3cret" not in result.out
+
+
 def test_doctor_finds_what_was_interrupted(
     sayso: Invoke, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

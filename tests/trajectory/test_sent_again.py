@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,34 @@ async def test_a_later_attempt_that_fails_leaves_the_first_one_in_doubt(
     assert "The outcome of this call is unknown" in trajectory.results["act"]
     assert str(error) in trajectory.results["act"]
     assert (receipt.not_done, len(receipt.unknown)) == ((), 1)
+
+
+class Items(BaseModel):
+    items: Any
+
+
+async def test_each_attempt_gets_the_arguments_that_were_approved(tmp_path: Path) -> None:
+    """A body may turn what it was given into something else, in place."""
+    entered: list[Any] = []
+
+    def act(items: Any) -> str:
+        """Change the world."""
+        entered.append(deepcopy(items))
+        items[0]["price"] *= 100
+        if len(entered) == 1:
+            raise OutcomeUnknown("the connection broke")
+        return "changed"
+
+    contract = Contract(effects=frozenset({"write:world"}), idempotency="key")
+    tools = [make_tool(act, args=Items, contract=contract)]
+    steps = [calls(("act", {"items": [{"price": 2}]})), "Done."]
+    async with session(tmp_path, steps, tools=tools, domains=["research"]) as (app, opened):
+        await converse(opened, "act", approves)
+        (effect,) = app.store.ledger.list()
+
+    assert entered == [[{"price": 2}], [{"price": 2}]]
+    assert (effect.state, effect.attempts) == ("committed", 2)
+    assert effect.args == {"items": [{"price": 2}]}
 
 
 async def test_a_rule_that_is_revoked_between_two_attempts_leaves_a_doubt(tmp_path: Path) -> None:

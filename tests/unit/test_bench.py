@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import Store
-from bench import inbox, mcp, startup, steps
+from bench import inbox, mcp, policy, startup, steps
 from bench.figures import Figure, as_json, middle, ratio, table
 from bench.worlds import fill
 
@@ -101,7 +101,9 @@ def test_starting_is_measured_with_the_prompt_of_the_chat() -> None:
     assert figures["chat takes keys / import langchain.agents"].measured > 0
 
 
-@pytest.mark.parametrize("name", ["bench", "bench.steps", "bench.startup", "bench.inbox"])
+@pytest.mark.parametrize(
+    "name", ["bench", "bench.steps", "bench.startup", "bench.inbox", "bench.policy"]
+)
 def test_each_says_how_it_is_used(name: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", name, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -119,3 +121,12 @@ def test_servers_are_called_and_started() -> None:
         1.3,
     ]
     assert all(figure.measured > 0 for figure in figures)
+
+
+def test_a_verdict_is_timed_on_rules_that_are_looked_at() -> None:
+    figures = policy.compare(rounds=1, sizes=(20,))
+
+    assert [figure.bound for figure in figures] == [2.0, None]
+    outcome = policy.judge(policy.Policy(policy.read_policy(policy.page(40))))
+    assert len(outcome.findings) == 20
+    assert {found.state for found in outcome.findings} == {"differs"}

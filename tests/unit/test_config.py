@@ -129,11 +129,12 @@ def test_a_file_cannot_redirect_the_record_or_name_the_reviewer() -> None:
         "SAYSO_TRAIL_KEY": "0123456789abcdef",
         "SAYSO_TRAIL_KEY_BEFORE": "fedcba9876543210",
         "SAYSO_REVIEWER": "boss",
+        "SAYSO_POLICY": "policy.yaml",
         "sayso_home": "/elsewhere",
     }
     settings = load_settings(env_file=file, environ={})
     assert settings == load().model_copy(update={"unknown": settings.unknown})
-    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 5
+    assert len(settings.unknown) == len(NOT_FROM_A_FOLDER) == 6
     assert all("in .env is ignored" in sentence for sentence in settings.unknown)
 
 
@@ -156,6 +157,12 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         load_settings(env_file=file, environ={})
 
 
+def test_trusted_sites_are_hosts_in_one_spelling() -> None:
+    assert load().trusted_sites is None
+    sites = load(SAYSO_TRUSTED_SITES="Larkford.gov, localhost,larkford.gov").trusted_sites
+    assert sites == ("larkford.gov", "localhost")
+
+
 # --- wrong values ---------------------------------------------------------------------------
 
 
@@ -174,13 +181,19 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         ("SAYSO_MODEL", "openai:", "provider:name"),
         ("SAYSO_TOOLS", ",", "at least one name"),
         ("SAYSO_TOOLS", "orders,no such", "'no such' is none of these"),
+        ("SAYSO_TRUSTED_SITES", "https://larkford.gov", "without scheme, port or path"),
+        ("SAYSO_TRUSTED_SITES", "larkford.gov,a b", "'a b' is none"),
         ("SAYSO_WORKSPACE", "/nonexistent/x", "a folder that exists"),
         ("SAYSO_PROMPT", "/nonexistent/x", "a file that exists"),
+        ("SAYSO_POLICY", "/nonexistent/x", "a file that exists"),
         ("SAYSO_HOME", "~0", "a home folder on this machine"),
         ("SAYSO_WORKSPACE", "~0/x", "a home folder on this machine"),
         ("SAYSO_DATABASE_URL", "mysql://host/db", "sqlite:////absolute/path.db or postgresql"),
         ("SAYSO_DATABASE_URL", "sqlite:///relative.db", "an absolute path"),
         ("SAYSO_DATABASE_URL", "sqlite://", "sqlite:////absolute/path.db"),
+        ("SAYSO_SMTP_URL", "mail.example:25", "smtp[s]://user:password@host:port"),
+        ("SAYSO_SMTP_URL", "smtp://mail.example/x", "nothing behind the host and port"),
+        ("SAYSO_MAIL_FROM", "Ann <ann@a.example>", "one plain e-mail address"),
         ("OPENAI_BASE_URL", "localhost:8000", "http:// or https://"),
         ("OPENAI_BASE_URL", "file:///etc/passwd", "http:// or https://"),
         ("SAYSO_REVIEWER", "a\x1b[2Jb", "printable"),
@@ -236,6 +249,8 @@ def test_the_secrets_among_the_settings() -> None:
         SAYSO_DATABASE_URL="postgresql://ann:hunter2@host/db",
     )
     assert settings.secrets == (KEY, "0123456789abcdef", "p@ss", "hunter2")
+    mail = load(SAYSO_SMTP_URL="smtp://ann:s3%2Fcret@mail.example", SAYSO_MAIL_FROM="a@b.example")
+    assert mail.secrets == ("s3/cret",)
     assert load(SAYSO_DATABASE_URL="postgresql://ann@host/db").secrets == ()
 
 
@@ -245,6 +260,23 @@ def test_any_text_is_a_value_or_a_usage_error(name: str, value: str) -> None:
         load(**{name: value})
     except UsageError as error:
         assert name in str(error)  # noqa: PT017
+
+
+def test_mail_is_sent_from_an_address_and_its_password_is_never_shown() -> None:
+    url = "smtps://ann:s3cret%2Fof-the-server@mail.example:465"
+    message = complaint(SAYSO_SMTP_URL=url)
+    assert message.startswith("SAYSO_SMTP_URL is set without SAYSO_MAIL_FROM")
+    settings = load(SAYSO_SMTP_URL=f" {url} ", SAYSO_MAIL_FROM=" Ann@Office.EXAMPLE ")
+    assert settings.mail_from == "Ann@office.example"
+    assert settings.smtp_url is not None
+    assert settings.smtp_url.get_secret_value() == url
+    shown = [message, repr(settings), str(settings.model_dump()), settings.model_dump_json()]
+    shown += [show_value("SAYSO_SMTP_URL", url), complaint(SAYSO_SMTP_URL=f"{url}/inbox")]
+    assert all("s3cret" not in text for text in shown)
+    assert show_value("SAYSO_SMTP_URL", url) == "smtps://…@mail.example:465"
+    for wrong in ("smtp://ann:s3cret/of@the?server@a.b", "ann:s3cret@a.b", "s3cret://x@a.b"):
+        assert "cret" not in complaint(SAYSO_SMTP_URL=wrong).replace("s3cret://", "")
+    assert load(SAYSO_MAIL_FROM="ann@office.example").smtp_url is None
 
 
 def test_the_lease_outlives_a_tool_call() -> None:

@@ -72,10 +72,11 @@ def ask(store: Store) -> Ask:
         fields: dict[str, Any] = {
             "session": session, "turn": 1, "message": "m", "call": call, "kind": "write",
             "interrupt": None, "tool": "pay", "tool_version": "1", "args": args,
-            "digest": call_digest("pay", args), "effects": [], "rule": "", "reason": "",
+            "effects": [], "rule": "", "reason": "",
             "notes": [], "preview": None, "provenance": None, "undo": None,
-        }  # fmt: skip
-        return store.approvals.ask(**fields | changes)
+        } | changes  # fmt: skip
+        digest = call_digest(fields["tool"], fields["args"])
+        return store.approvals.ask(**{"digest": digest} | fields)
 
     return asked
 

@@ -49,7 +49,7 @@ def test_the_tools_as_the_model_sees_them(bundled: tuple[BaseTool, ...]) -> None
 def test_every_tool_says_what_each_argument_is_and_takes_no_others(
     bundled: tuple[BaseTool, ...],
 ) -> None:
-    assert len(bundled) == 24
+    assert len(bundled) == 28
     for tool in bundled:
         function = convert_to_openai_tool(tool)["function"]
         schema = function["parameters"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.canonical import call_digest
 from agent.receipt import build_receipt, describe_call, receipt_text
 from agent.store import Store
 from agent.store.records import ApprovalRecord, EffectRecord, LeaseRecord
@@ -33,10 +34,11 @@ class Desk:
         fields: dict[str, Any] = {
             "session": self.session, "turn": turn, "message": "m1", "call": call,
             "kind": "write", "interrupt": None, "tool": "act", "tool_version": "1",
-            "args": {"n": call}, "digest": call, "effects": [], "rule": "writes",
-            "reason": "", "notes": [], "preview": None, "provenance": None, "undo": None,
-        }  # fmt: skip
-        return self.store.approvals.ask(**fields | changes)
+            "args": {"n": call}, "effects": [], "rule": "writes", "reason": "", "notes": [],
+            "preview": None, "provenance": None, "undo": None,
+        } | changes  # fmt: skip
+        digest = call_digest(fields["tool"], fields["args"])
+        return self.store.approvals.ask(**{"digest": digest} | fields)
 
     def decide(self, call: str, kind: Any, message: str = "", turn: int = 1) -> ApprovalRecord:
         asked = self.ask(call, turn)

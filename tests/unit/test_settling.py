@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from agent.canonical import call_digest
 from agent.errors import CannotUndo
 from agent.provenance import marked
-from agent.settling import compensation, look_up_effect
+from agent.settling import compensation, look_up_effect, undo_in_words
 from agent.store import Store
 from agent.store.records import EffectRecord, LeaseRecord
 from agent.types import Actor, Decision
 from tools.contract import Call, Committed, Contract, Finding, Undo, make_tool
 
 ANA = Actor("ana", 1000, "here", "test")
+DIGEST = call_digest("act", {"n": 1})
 
 
 class Number(BaseModel):
@@ -60,7 +62,7 @@ class Desk:
         common = {"session": self.session, "turn": 1, "message": "m1", "call": call}
         asked = self.store.approvals.ask(
             **common, kind="write", interrupt=None, tool="act", tool_version="1", args={"n": 1},
-            digest="d", effects=[], rule="", reason="", notes=[],
+            digest=DIGEST, effects=[], rule="", reason="", notes=[],
             preview={"summary": "", "before": "at the question", "after": "", "diff": ""},
             provenance=None, undo=None,
         )  # fmt: skip
@@ -68,7 +70,7 @@ class Desk:
         self.store.approvals.decide(asked.id, decision, ANA, digest=edited)
         effect = self.store.ledger.begin(
             **common, epoch=self.lease.epoch, tool="act", tool_version="1",
-            args=decision.args or {"n": 1}, digest=edited or "d", approval=asked.id, rule=None,
+            args=decision.args or {"n": 1}, digest=edited or DIGEST, approval=asked.id, rule=None,
             idempotency_key=call, undoes=undoes, before=before,
         ).effect  # fmt: skip
         if state == "intended":
@@ -116,6 +118,23 @@ async def test_of_an_edited_write_it_gets_the_arguments_that_ran(desk: Desk) -> 
     effect = desk.write("committed", decision=Decision("edit", args={"n": 2}), before=None)
     await compensation(desk.store, effect, {"act": tool(undo=Undo("take it back", back))})
     assert seen == [Committed({"n": 2}, {"cart": "C17"}, "")]
+
+
+def _makes_its_call_of_the_arguments(write: Committed) -> Call:
+    args: Any = write.args
+    args["n"] = -1
+    return Call("act", args)
+
+
+async def test_an_undo_that_changes_the_arguments_it_is_given_changes_a_copy(desk: Desk) -> None:
+    contract = Contract(undo=Undo("take it back", _makes_its_call_of_the_arguments))
+    asked = {"n": 1}
+    assert await undo_in_words(contract, asked, None) == "take it back"
+    assert asked == {"n": 1}
+
+    effect = desk.write("committed")
+    assert await compensation(desk.store, effect, {"act": tool(undo=contract.undo)}) == BACK
+    assert effect.args == {"n": 1}
 
 
 def breaks(write: Committed) -> Call:

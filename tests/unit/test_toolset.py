@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from agent.middleware.guard import guarded
 from agent.toolset import DOMAINS, Places, files_off, load_tools
 from agent.trust import ToolsFile, bind
 from tests.support.sessions import application
-from tools.contract import Contract, ToolFailure, contract_of, is_read
+from tools.contract import Contract, Evidence, ToolFailure, contract_of, is_read
 
 ROOT = Path(__file__).parents[2]
 ORDERS = ["list_orders", "get_order", "cancel_order", "refund_order"]
@@ -25,6 +26,7 @@ FILES = ["list_files", "read_file", "write_file", "edit_file"]
 WRITES = {
     *("cancel_order", "refund_order", "write_file", "edit_file", "transfer_funds"),
     *("create_grocery_cart", "discard_cart", "place_order", "cancel_grocery_order"),
+    *("send_email", "withdraw_email"),
 }
 
 ONE_TOOL = """
@@ -68,6 +70,17 @@ def test_every_bundled_tool_says_what_it_may_do(places: Places) -> None:
         effects = contract_of(tool).effects_of({"amount": "1", "currency": "EUR"})
         assert "write:unknown" not in effects, tool.name
         assert is_read(effects) != (tool.name in WRITES), tool.name
+
+
+def test_whose_numbers_an_answer_may_rest_on_can_be_said(places: Places) -> None:
+    page = Evidence("fetch", {"url": "https://a.example/x"}, "It was 7%.")
+    for sites, gaps in ((("a.example",), []), (("b.example",), ["7%"]), (None, ["7%"])):
+        tools = load_tools(["research"], replace(places, trusted_sites=sites)).tools
+        checks = {tool.name: contract_of(tool).answers for tool in tools}
+        assert checks["search"] is checks["fetch"], "so that it is asked once"
+        assert checks["calculator"] is None, "what it works out was not read by strangers"
+        assert checks["fetch"] is not None
+        assert checks["fetch"]("7%", [], [page]) == gaps
 
 
 def test_loading_tools_makes_nothing(places: Places) -> None:
@@ -181,6 +194,7 @@ def test_the_version_of_a_files_tool_names_its_code(
 
 VERSIONS = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from agent.toolset import Places, load_tools
 from tools.contract import contract_of

@@ -92,6 +92,20 @@ def test_what_is_said_of_servers_stands_below_their_file(folder: Path) -> None:
     assert items.describe()[-1] == "  no servers"
 
 
+def test_a_policy_is_one_of_them_and_what_it_allows_is_shown(folder: Path, home: Path) -> None:
+    (folder / "policy.yaml").write_text("\ufeffversion: 1\n")
+    items = find_items(folder)
+    assert items.texts == {"policy.yaml": "version: 1\n"}
+    assert items.entries == ["policy.yaml"]
+    assert items.describe() == ["policy.yaml", "  1 lines"]
+    assert items.describe(policy=["allows x"]) == ["policy.yaml", "  allows x"]
+    remember(folder, items, home)
+    (folder / "policy.yaml").write_text("version: 1\nrules: []\n")
+    assert is_trusted(folder, find_items(folder), home).reason == (
+        "Changed since it was confirmed: policy.yaml."
+    )
+
+
 def test_a_file_that_cannot_be_used_after_all_is_refused(folder: Path) -> None:
     items = write(folder, "SAYSO_MAX_STEPS=1\n", SERVERS).without(".mcp.json", "It is odd.")
     assert items.entries == [".env"]

@@ -10,6 +10,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -28,16 +29,40 @@ class ArithmeticRefused(ValueError):
     """The expression cannot be worked out; the text says why and how to write it."""
 
 
+@dataclass(frozen=True)
+class Worked:
+    """An expression that was worked out.
+
+    Args:
+        value: Its exact value.
+        literals: The numbers in it, as they are written.
+        steps: The value of each operation in it; the last one's is ``value``. Empty for a
+            number alone.
+    """
+
+    value: Fraction
+    literals: tuple[str, ...]
+    steps: tuple[Fraction, ...]
+
+
 def evaluate(expression: str) -> Fraction:
     """The exact value of an expression.
 
     Raises:
         ArithmeticRefused: It is not arithmetic, divides by zero, or grows too large.
     """
+    return work_out(expression).value
+
+
+def work_out(expression: str) -> Worked:
+    """The exact value of an expression, and of each step to it; raises as ``evaluate`` does."""
     text = " ".join(expression.translate(_SYMBOLS).split())
     _check_text(text)
+    literals: list[str] = []
+    steps: list[Fraction] = []
     try:
-        return _value(ast.parse(text, mode="eval").body, text)
+        value = _value(ast.parse(text, mode="eval").body, text, literals, steps)
+        return Worked(value, tuple(literals), tuple(steps))
     except ArithmeticRefused:
         raise
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -87,17 +112,21 @@ def _check_text(text: str) -> None:
             raise ArithmeticRefused(f"{literal[0]} is too large to work out.")
 
 
-def _value(node: ast.expr, text: str) -> Fraction:
+def _value(node: ast.expr, text: str, literals: list[str], steps: list[Fraction]) -> Fraction:
+    """The value of a part; its numbers and the values of its operations are added to the lists."""
     match node:
         case ast.Constant(value=int() | float()):
             # From the text, not the float, so that 0.1 is one tenth.
-            return _bounded(Fraction(ast.get_source_segment(text, node) or ""))
+            literals.append(ast.get_source_segment(text, node) or "")
+            return _bounded(Fraction(literals[-1]))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand, text)
+            return _value(operand, text, literals, steps)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, text)
+            return -_value(operand, text, literals, steps)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-            return _bounded(_OPERATIONS[type(op)](_value(left, text), _value(right, text)))
+            operands = (_value(side, text, literals, steps) for side in (left, right))
+            steps.append(_bounded(_OPERATIONS[type(op)](*operands)))
+            return steps[-1]
     raise ArithmeticRefused(
         "Only numbers, + - * / ** % and brackets are worked out; write * between two brackets."
     )

@@ -21,6 +21,7 @@ from agent.models.offline.catalog import ToolCard, read_tools
 from agent.models.offline.choice import tools_for
 from agent.models.offline.plan import Call
 from agent.models.offline.report import facts_of
+from agent.models.offline.sent_back import without_gaps
 from agent.models.reporting import REPORT, text_to_read
 
 MAX_STEPS = 40
@@ -62,6 +63,8 @@ class OfflineChatModel(LocalChatModel):
         if [tool["function"]["name"] for tool in tools] == [REPORT]:
             return _report(messages)
         text, calls = _decide(messages, read_tools(tools))
+        if not calls:
+            text = without_gaps(text, messages)
         number = sum(isinstance(m, AIMessage) for m in messages)
         tool_calls: list[ToolCall] = [
             tool_call(name=c.card.name, args=dict(c.args), id=f"offline_{number}_{i}_{c.mark}")

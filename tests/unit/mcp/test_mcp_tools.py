@@ -12,7 +12,7 @@ from agent.mcp.definitions import Definition
 from agent.mcp.servers import Claims, ServerConfig, Stdio
 from agent.mcp.tools import effects_for, provider_name
 from agent.mcp.transport.stdio import child_environment
-from agent.policy.evaluate import outside
+from agent.policy.grants import outside
 from agent.types import Authority
 
 

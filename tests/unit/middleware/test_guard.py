@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -242,3 +244,102 @@ async def test_without_a_run_around_it_a_guarded_tool_just_works() -> None:
     tool = guarded(make_tool(_synchronous(str.upper), args=Text, contract=Contract()))
     assert await tool.ainvoke({"text": "x"}) == "X"
     assert tool.invoke({"text": "y"}) == "Y"
+
+
+# --- results that are none yet ---------------------------------------------------------------
+
+
+class Asynchronous:
+    """An object that is called, and answers later."""
+
+    def __init__(self, body: Body) -> None:
+        self.body, self.__name__, self.__doc__ = body, "act", "Act."
+
+    async def __call__(self, text: str) -> str:
+        return self.body(text)
+
+
+class RunPassesOn(WithRun):
+    def _run(self, text: str) -> Any:
+        return _asynchronous(self.body)(text)
+
+
+def _passed_on(function: Callable[..., Any]) -> Any:
+    """As a decorator does that knows nothing of async functions."""
+
+    def act(text: str) -> Any:
+        """Act."""
+        return function(text)
+
+    return act
+
+
+def _partial(body: Body) -> Any:
+    function: Any = functools.partial(_asynchronous(body))
+    function.__doc__ = "Act."
+    return function
+
+
+def _twice(body: Body) -> Any:
+    async def act(text: str) -> Any:
+        """Act."""
+        return _asynchronous(body)(text)
+
+    return act
+
+
+HIDDEN: dict[str, Callable[[Body], BaseTool]] = {
+    "decorated": lambda body: _acting(_passed_on(_asynchronous(body))),
+    "an object": lambda body: _acting(Asynchronous(body)),
+    "a partial": lambda body: _acting(_partial(body)),
+    "twice": lambda body: _acting(_twice(body)),
+    "structured": lambda body: StructuredTool.from_function(_passed_on(_asynchronous(body))),
+    "_run": lambda body: RunPassesOn(body=body),
+}
+
+
+def _acting(function: Any) -> BaseTool:
+    return make_tool(function, args=Text, contract=Contract(), name="act")
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+async def test_a_result_that_is_to_be_awaited_is_awaited(kind: str) -> None:
+    result, _ = await called(HIDDEN[kind](lambda text: f"did {text}"))
+    assert result.content == "did x"
+    error = ToolFailure("no")
+    result, _ = await called(HIDDEN[kind](raises(error)))
+    assert result is error
+    result, _ = await called(HIDDEN[kind](raises(KeyError("lost"))))
+    assert isinstance(result, OutcomeUnknown)
+    assert "KeyError" in str(result)
+
+
+def _generator(text: str) -> Iterator[str]:
+    yield text
+
+
+async def _async_generator(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+UNFINISHED: dict[str, Callable[[str], Any]] = {
+    "a generator": _generator,
+    "an async generator": _async_generator,
+    "a map": lambda text: map(str, text),
+    "a future": lambda text: Future(),
+    "a function": lambda text: lambda: text,
+    "coroutines": lambda text: [_asynchronous(str)(text), _asynchronous(str)(text)],
+}
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+@pytest.mark.parametrize("wrap", [lambda f: f, _twice], ids=["sync", "async"])
+async def test_what_has_yet_to_be_run_is_no_result(kind: str, wrap: Callable[[Any], Any]) -> None:
+    result, started = await called(_acting(_passed_on(wrap(UNFINISHED[kind]))))
+    assert isinstance(result, OutcomeUnknown)
+    assert started.entered
+
+
+def test_without_an_event_loop_a_result_to_be_awaited_is_none() -> None:
+    with pytest.raises(OutcomeUnknown, match="coroutine"):
+        guarded(_acting(_passed_on(_asynchronous(str)))).invoke({"text": "x"})

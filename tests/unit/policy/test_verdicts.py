@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.policy import covers, evaluate, is_about
+from agent.policy import Policy, Proposed, covers, decide, is_about
 from agent.store.records import RuleRecord
 from agent.types import Authority
 from tools.contract import UNKNOWN_EFFECTS, Effects
@@ -45,7 +45,9 @@ RULE = RuleRecord(
 def test_the_verdict_follows_from_effects_and_authority(
     effects: Effects, authority: Authority, behavior: str, rule: str
 ) -> None:
-    assert evaluate("t", {}, effects, authority)[:2] == (behavior, rule)
+    outcome = decide(Policy(), Proposed("t", {}, effects, authority))
+
+    assert (outcome.behavior, outcome.rule) == (behavior, rule)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +69,9 @@ def test_a_rule_is_about_one_tool_as_it_was_when_it_was_agreed_to(
 
 
 def test_a_denial_names_what_is_missing() -> None:
-    _, _, reason = evaluate("refund", {}, frozenset({"spend:usd"}), Authority(granted=()))
+    call = Proposed("refund", {}, frozenset({"spend:usd"}), Authority(granted=()))
 
-    assert "spend:usd" in reason
+    assert "spend:usd" in decide(Policy(), call).reason
 
 
 @pytest.mark.parametrize(
@@ -89,16 +91,18 @@ def test_a_denial_names_what_is_missing() -> None:
     ],
 )
 def test_an_always_rule_covers_its_folder_and_nothing_beside_it(path: str, behavior: str) -> None:
-    verdict = evaluate("write_file", {"path": path}, WRITE, Authority(), [RULE])
+    call = Proposed("write_file", {"path": path}, WRITE, rules=[RULE])
 
-    assert verdict[0] == behavior
+    assert decide(Policy(), call).behavior == behavior
 
 
 def test_an_always_rule_covers_its_own_tool_only_and_never_widens_the_authority() -> None:
     args = {"path": "notes/a.md"}
+    other = Proposed("delete_file", args, WRITE, rules=[RULE])
+    beyond = Proposed("write_file", args, WRITE, Authority(granted=()), rules=[RULE])
 
-    assert evaluate("delete_file", args, WRITE, Authority(), [RULE])[0] == "ask"
-    assert evaluate("write_file", args, WRITE, Authority(granted=()), [RULE])[0] == "deny"
+    assert decide(Policy(), other).behavior == "ask"
+    assert decide(Policy(), beyond).behavior == "deny"
 
 
 @pytest.mark.parametrize("constraint", [{}, {"like": "a%"}, {"under": 3}, {"under": "a", "x": 1}])

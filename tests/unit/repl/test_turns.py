@@ -5,24 +5,28 @@ import subprocess
 import sys
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
 from agent.errors import UsageError
 from agent.events import (
+    AnswerMarked,
     CallFinished,
     CallJudged,
     CallProposed,
     Done,
+    DraftRefused,
     Message,
     MessageDelta,
     ReceiptReady,
 )
+from agent.provenance import NOTE, REFUSED
 from agent.repl.app import chat
 from agent.repl.commands import ChatCompleter
 from agent.repl.editing import ArgumentsError, parse_arguments
-from agent.repl.render import TurnView, show_receipt
+from agent.repl.render import TurnView, show_history, show_receipt
 from agent.repl.screen import Screen
 from agent.types import Receipt, Verdict
 
@@ -48,6 +52,30 @@ def test_one_blank_line_stands_between_blocks_also_around_a_table():
         "", " id  n", " ─────", " A   1",
         "", "That is all.",
     ]  # fmt: skip
+
+
+def test_a_draft_that_was_sent_back_is_not_shown_and_a_gap_is_said_by_the_program():
+    shown = transcript(
+        DraftRefused("It fell by 50%.", ("50%\x1b[2J", "half")),
+        Message("It fell by 6%."),
+        AnswerMarked(("6%",), "the check of fetch failed: gone"),
+        width=120,
+    )
+    assert shown.splitlines() == [
+        "A draft was sent back to the model: no support for 50%␛[2J, half.",
+        "", "It fell by 6%.",
+        "No support was found for 6%. "
+        "This answer could not be checked: the check of fetch failed: gone.",
+    ]  # fmt: skip
+
+
+def test_a_stored_conversation_is_what_was_said_to_somebody():
+    file = io.StringIO()
+    draft = AIMessage("It fell by 50%.", additional_kwargs={REFUSED: ["50%"]})
+    note = HumanMessage("[Your last answer was not shown]", additional_kwargs={NOTE: True})
+    said = [HumanMessage("How much?"), draft, note, AIMessage("It fell by 6%.")]
+    show_history(Screen(Console(file=file, width=60)), said)
+    assert " ".join(file.getvalue().split()) == "› How much? It fell by 6%."
 
 
 def test_a_turn():

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, insert
 
+from agent.canonical import call_digest
 from agent.store import Store
 from agent.store.database import HEAD
 from agent.store.records import ApprovalRecord, LeaseRecord, SessionRecord
@@ -22,6 +23,7 @@ from agent.types import Actor
 
 ANN = Actor("ann", 1000, "box", "test")
 BOB = Actor("bob", 1001, "box", "test")
+DIGEST = call_digest("cancel_order", {"order_id": "A1"})
 FreshUrl = Callable[[], str]
 
 
@@ -139,7 +141,6 @@ def ask(store: Store, session: str, call: str = "c1", **changes: Any) -> Approva
         "tool": "cancel_order",
         "tool_version": "1",
         "args": {"order_id": "A1"},
-        "digest": "d1",
         "effects": ["write:orders"],
         "rule": "writes ask",
         "reason": "It changes an order.",
@@ -147,8 +148,9 @@ def ask(store: Store, session: str, call: str = "c1", **changes: Any) -> Approva
         "preview": {"summary": "A1: pending → cancelled"},
         "provenance": None,
         "undo": None,
-    }
-    return store.approvals.ask(**fields | changes)
+    } | changes
+    digest = call_digest(fields["tool"], fields["args"])
+    return store.approvals.ask(**{"digest": digest} | fields)
 
 
 def write_of(lease: LeaseRecord, call: str = "c1", **changes: Any) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def write_of(lease: LeaseRecord, call: str = "c1", **changes: Any) -> dict[str, 
         "tool": "cancel_order",
         "tool_version": "1",
         "args": {"order_id": "A1"},
-        "digest": "d1",
+        "digest": DIGEST,
         "approval": "a-234567",
         "rule": None,
         "idempotency_key": f"key-{call}",

@@ -20,7 +20,7 @@ from agent.store import Store
 from agent.store.records import ApprovalRecord, LeaseRecord
 from agent.store.schema import approvals
 from agent.types import Decision
-from tests.unit.store.databases import ANN, BOB, ask, kinds, new_session, write_of
+from tests.unit.store.databases import ANN, BOB, DIGEST, ask, kinds, new_session, write_of
 
 APPROVE = Decision("approve")
 
@@ -48,6 +48,14 @@ def test_one_call_has_one_approval_of_each_kind(store: Store, session: str) -> N
     assert store.approvals.for_call(session, "m1", "c9") is None
 
 
+def test_a_write_is_not_put_to_a_person_under_the_digest_of_other_arguments(
+    store: Store, session: str
+) -> None:
+    with pytest.raises(ValueError, match="other arguments"):
+        ask(store, session, args={"order_id": "B1"}, digest=DIGEST)
+    assert store.approvals.list() == []
+
+
 def test_nothing_is_asked_in_a_session_that_is_not_there(store: Store) -> None:
     with pytest.raises(NotFound):
         ask(store, "s-nope")
@@ -56,8 +64,8 @@ def test_nothing_is_asked_in_a_session_that_is_not_there(store: Store) -> None:
 @pytest.mark.parametrize(
     ("decision", "digest", "status", "decided_digest"),
     [
-        (Decision("approve"), None, "approved", "d1"),
-        (Decision("approve"), "d1", "approved", "d1"),
+        (Decision("approve"), None, "approved", DIGEST),
+        (Decision("approve"), DIGEST, "approved", DIGEST),
         (Decision("edit", args={"order_id": "B1"}), "d2", "edited", "d2"),
         (Decision("reject", message="wrong order"), None, "rejected", None),
         (Decision("respond", message="ask them first"), None, "answered", None),
@@ -398,7 +406,7 @@ def test_what_does_not_run_is_taken_back_without_another_question(
     void = store.approvals.void(given.id, epoch=lease.epoch, reason="it changed")
     assert void == given.model_copy(update={"status": "superseded"})
     assert void.was_void
-    assert store.trail.entries(lease.session)[-1].data["digest"] == (digest or "d1")
+    assert store.trail.entries(lease.session)[-1].data["digest"] == (digest or DIGEST)
     assert store.approvals.list() == []
     with pytest.raises(AlreadyDecided):
         store.approvals.void(given.id, epoch=lease.epoch, reason="again")

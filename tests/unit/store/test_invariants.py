@@ -23,7 +23,7 @@ from agent.errors import AlreadyDecided, DecisionError, InvalidDecision, LeaseLo
 from agent.store import Owner, Store
 from agent.store.records import EffectRecord, LeaseRecord
 from agent.types import Decision
-from tests.unit.store.databases import ANN, BOB, FreshUrl, ask, new_session, write_of
+from tests.unit.store.databases import ANN, BOB, DIGEST, FreshUrl, ask, new_session, write_of
 
 CALLS = st.sampled_from(["c1", "c2"])
 ARROWS = {
@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
     @rule(call=CALLS, other_arguments=st.booleans())
     def begins(self, call: str, other_arguments: bool) -> None:
         before = self.store.ledger.for_call(self.session, "m1", call)
-        digest = "d9" if other_arguments else "d1"
+        digest = "d9" if other_arguments else DIGEST
         begun = self.store.ledger.begin(**write_of(self.lease, call, digest=digest))
         if begun.outcome == "run":
             run = (begun.effect.id, begun.effect.attempts)

@@ -18,7 +18,7 @@ import pytest
 from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
-from agent.policy.evaluate import evaluate
+from agent.policy import Policy, Proposed, decide
 from agent.types import Authority
 from tests.support.served import served
 from tests.support.unreliable import Unreliable
@@ -285,7 +285,7 @@ def test_a_session_transfers_only_what_it_was_granted_to_spend(world: World) -> 
     assert world.contract(TRANSFER).effects_of({}) == {"write:unknown"}
 
     def behavior(authority: Authority) -> str:
-        return evaluate(TRANSFER, RENT, effects, authority)[0]
+        return decide(Policy(), Proposed(TRANSFER, RENT, effects, authority)).behavior
 
     assert behavior(Authority()) == "deny"
     assert behavior(Authority(granted=("write:bank", "spend:eur"))) == "ask"
@@ -293,7 +293,8 @@ def test_a_session_transfers_only_what_it_was_granted_to_spend(world: World) -> 
     assert behavior(Authority(granted=("*",), denied=("spend:*",))) == "deny"
     for name in ("list_accounts", "get_account", "list_transfers"):
         effects_of_read = world.contract(name).effects_of({})
-        assert evaluate(name, {}, effects_of_read, Authority())[0] == "allow"
+        call = Proposed(name, {}, effects_of_read, Authority())
+        assert decide(Policy(), call).behavior == "allow"
 
 
 def test_money_leaves_only_accounts_of_the_customer(world: World) -> None:

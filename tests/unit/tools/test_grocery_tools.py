@@ -18,7 +18,7 @@ import pytest
 from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
-from agent.policy.evaluate import evaluate
+from agent.policy import Policy, Proposed, decide
 from agent.types import Authority
 from tests.support.served import served
 from tests.support.unreliable import Unreliable
@@ -220,8 +220,8 @@ def test_odd_evidence_proves_nothing(world: World, result: object) -> None:
 def test_preparing_a_cart_may_be_proposed_and_ordering_it_may_not(world: World) -> None:
     def verdict(name: str, authority: Authority) -> tuple[str, str]:
         effects = world.contract(name).effects_of(ORDER)
-        behavior, _, reason = evaluate(name, ORDER, effects, authority)
-        return behavior, reason
+        outcome = decide(Policy(), Proposed(name, ORDER, effects, authority))
+        return outcome.behavior, outcome.reason
 
     assert verdict("create_grocery_cart", Authority())[0] == "ask"
     behavior, reason = verdict("place_order", Authority())

@@ -23,6 +23,9 @@ def upgrade() -> None:
     op.add_column("rules", sa.Column("tool_version", sa.Text))
     op.add_column("sessions", sa.Column("modes", sa.Text, nullable=False, server_default="[]"))
     op.add_column("approvals", sa.Column("warnings", sa.Text, nullable=False, server_default="[]"))
+    op.add_column(
+        "approvals", sa.Column("remember", sa.Boolean, nullable=False, server_default=sa.true())
+    )
     op.add_column("effects", sa.Column("undoes", PLAIN))
     op.add_column("effects", sa.Column("before", sa.Text))
     op.create_index("approvals_expiry", "approvals", ["status", "expires_at"])
