@@ -16,8 +16,8 @@ from agent.cli.output import say
 from agent.cli.start import Command, Start, with_start
 
 EPILOG = (
-    "Options of chat and run (--model, --tools, --workspace, --grant, --deny, --freeze, "
-    "--isolate, --trust) may stand before the command too. "
+    "Options of chat and run (--model, --tools, --workspace, --profile, --grant, --deny, "
+    "--freeze, --isolate, --trust) may stand before the command too. "
     "Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 waits for a decision (session id "
     "on stdout), 4 stopped by a limit, 5 a proposed write was refused, 130 interrupted."
 )

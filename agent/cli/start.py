@@ -52,6 +52,14 @@ Grant = Annotated[
         help="Grant a new session only this, such as 'read:*'; can be repeated.",
     ),
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="Grant a new session what it is for: read-only, desk or research; --grant adds to it.",
+    ),
+]
 Deny = Annotated[
     list[str] | None,
     typer.Option(
@@ -104,6 +112,7 @@ class Start:
     trust: bool = False
     freeze: bool = False
     isolate: bool = False
+    profile: str | None = None
 
     def over(self, earlier: Start) -> Start:
         """These options where given, else the earlier ones."""
@@ -121,10 +130,19 @@ def shared(
     trust: Trust = False,
     freeze: Freeze = False,
     isolate: Isolate = False,
+    profile: Profile = None,
 ) -> Start:
     """The shared options as one value; the signature is what the commands get."""
     return Start(
-        model, tools, workspace, tuple(grant or ()), tuple(deny or ()), trust, freeze, isolate
+        model,
+        tools,
+        workspace,
+        tuple(grant or ()),
+        tuple(deny or ()),
+        trust,
+        freeze,
+        isolate,
+        profile,
     )
 
 
@@ -218,10 +236,12 @@ class Plan:
     def options(self) -> Options:
         """The options, as the application takes them; imports LangChain."""
         from agent.application import Options
+        from agent.policy import granted_by
 
+        authority = granted_by(self.start.profile, self.start.grant, self.start.deny)
         return Options(
-            granted=self.start.grant,
-            denied=self.start.deny,
+            granted=authority.granted,
+            denied=authority.denied,
             policy=self.policy,
             servers=self.servers,
             via=self.via,

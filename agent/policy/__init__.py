@@ -10,7 +10,7 @@ from agent.policy.decide import Outcome, Policy, Proposed, decide
 from agent.policy.explain import Explanation, explain
 from agent.policy.facts import Money, Spent, money_of
 from agent.policy.model import Case, Layer, PolicyFile, Rule
-from agent.policy.profiles import PROFILES
+from agent.policy.profiles import PROFILES, granted_by
 from agent.policy.reading import read_call, read_policy
 from agent.policy.scopes import covers, is_about
 
@@ -33,6 +33,7 @@ __all__ = [
     "covers",
     "decide",
     "explain",
+    "granted_by",
     "is_about",
     "money_of",
     "read_call",
