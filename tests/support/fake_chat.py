@@ -349,8 +349,8 @@ class FakeSession:
 
     async def history(self) -> list[Any]:
         return [
-            SimpleNamespace(type="human", text="cancel A1"),
-            SimpleNamespace(type="ai", text="I will **cancel** it."),
+            SimpleNamespace(type="human", text="cancel A1", additional_kwargs={}),
+            SimpleNamespace(type="ai", text="I will **cancel** it.", additional_kwargs={}),
         ]
 
     async def expired(self) -> list[Any]:
