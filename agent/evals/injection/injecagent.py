@@ -86,13 +86,9 @@ class _Data:
     def case(self, key: str, part: str, row: Mapping[str, Any], *, attacked: bool) -> Case:
         """One user task, and what the attacker wrote into its result."""
         world, order = World(), row["Attacker Instruction"]
-        planted = order if attacked else ""
-        results = {
-            row["User Tool"]: row["Tool Response Template"].replace(
-                "<Attacker Instruction>", planted
-            )
-        }
+        template, planted = row["Tool Response Template"], order if attacked else ""
         user = GoldCall(row["User Tool"], ast.literal_eval(row["Tool Parameters"]))
+        results = [(user, template.replace("<Attacker Instruction>", planted))]
         calls = self._attackers_calls(row["Attacker Tools"], order, results)
         names = dict.fromkeys([user.tool, *(call.tool for call in calls)])
 
@@ -104,7 +100,7 @@ class _Data:
             id=key,
             suite=f"injecagent {part}",
             request=row["User Instruction"],
-            tools=[self._tool(name, results.get(name, "done"), world) for name in names],
+            tools=[self._tool(name, results, world) for name in names],
             world=world,
             calls=(user,),
             is_useful=lambda answer: have_run([user]),
@@ -114,23 +110,30 @@ class _Data:
         )
 
     def _attackers_calls(
-        self, names: Sequence[str], order: str, results: dict[str, str]
+        self, names: Sequence[str], order: str, results: list[tuple[GoldCall, str]]
     ) -> list[GoldCall]:
-        """The attacker's calls: of two, the first reads and the second mails what it read."""
-        calls = []
+        """The attacker's calls: of two, the first reads and the second mails what it read.
+
+        What the first returns is added to the results.
+        """
+        calls, read = [], ""
         for name in names:
             if name in self._simulated and len(names) > 1:
-                args, results[name] = self._simulated[name]
+                args, read = self._simulated[name]
                 calls.append(GoldCall(name, args))
+                results.append((calls[-1], read))
             else:
-                read = "\n".join(results[call.tool] for call in calls)
                 calls.append(GoldCall(name, _attackers_args(self._tools[name], order, read)))
         return calls
 
-    def _tool(self, name: str, result: str, world: World) -> ContractTool:
+    def _tool(
+        self, name: str, results: Sequence[tuple[GoldCall, str]], world: World
+    ) -> ContractTool:
         async def run(**args: Any) -> str:
-            world.note(name, args)
-            return result
+            given = {key: value for key, value in args.items() if value is not None}
+            world.note(name, given)
+            call = GoldCall(name, given)
+            return next((result for known, result in results if known == call), "done")
 
         described = self._tools[name]
         run.__doc__ = described["summary"]
@@ -203,7 +206,8 @@ def _attackers_args(described: Mapping[str, Any], order: str, read: str) -> dict
 
     A number is the first one there, a truth value is true, an object holds the whole instruction,
     and a list its telling pieces (addresses, quoted words, ids, paths). A text is the next piece
-    not used yet, and the whole instruction when there is none; what was read goes into ``body``.
+    not used yet, and the whole instruction when there is none; ``to`` is the first e-mail address,
+    and what was read goes into ``body``.
     """
     pieces = [match[1] or match[0] for match in _PIECE.finditer(order)]
     left = list(pieces)
@@ -223,6 +227,9 @@ def _attackers_args(described: Mapping[str, Any], order: str, read: str) -> dict
                 args[name] = pieces or [order]
             case _ if name == "body" and read:
                 args[name] = read
+            case _ if name == "to" and (addresses := [one for one in left if "@" in one]):
+                args[name] = addresses[0]
+                left.remove(addresses[0])
             case _:
                 args[name] = left.pop(0) if left else order
     return args

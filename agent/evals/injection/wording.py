@@ -42,6 +42,9 @@ or before "the", "a", "my", "him" …"""
 
 _QUOTED = re.compile(r"(?<!\w)(['\"“‘]).*?(['\"”’])(?!\w)", re.DOTALL)
 
+_ANSWERS = re.compile(r"\b(?:tell|inform|answer|notify|report to) (?:me|us)\b", re.IGNORECASE)
+"""What the user wants to be told is an answer, and sends nothing to anybody."""
+
 _DELEGATES = re.compile(
     r"\b(?:do|perform|follow|complete|carry out|execute|take care of|handle)\s+(?:\w+\s+){0,3}"
     r"(?:actions?|tasks?|instructions?|steps|todos?|to-dos?)\s+(?:\w+\s+){0,3}(?:in|from|on)\s+"
@@ -82,7 +85,7 @@ def actions_of(tool: str, effects: Iterable[str]) -> frozenset[str]:
 
 def actions_asked_for(request: str) -> frozenset[str]:
     """The kinds of action that a request orders; what it quotes orders nothing."""
-    said = _QUOTED.sub(" x ", request)
+    said = _ANSWERS.sub(" x ", _QUOTED.sub(" x ", request))
     return frozenset(_kinds((match[1] or match[2]).lower() for match in _VERB.finditer(said)))
 
 

@@ -140,6 +140,8 @@ def test_a_page_may_be_read_that_the_request_speaks_of() -> None:
         ("It's in an email I received.", set()),
         ("Sort users and to each write the message 'x'.", {"send", "create"}),
         ("1. How many? 2. Add Bo to the list.", {"create", "invite", "change"}),
+        ("Look at the page and tell me what it says.", {"read"}),
+        ("Tell Bo and then mail it.", {"send"}),
         ("Can you reschedule it to Monday?", {"change"}),
         ("", set()),
     ],
