@@ -16,7 +16,6 @@ from agent.checks.arguments import normalise
 from agent.evidence import check_of, in_words, preview_of, read_now
 from agent.middleware.guard import guarded
 from agent.middleware.state import UNDOES, last_reply
-from agent.policy import covers
 from agent.provenance import from_the_record, suspicious_in, trace
 from agent.settling import undo_in_words
 from tools.calling import at_once
@@ -216,26 +215,13 @@ def as_langchain(approval: ApprovalRecord) -> dict[str, Any]:
 
 
 def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope | None:
-    """What "always for this session" would cover for this call, if its tool offers it.
-
-    What is wrong is not offered: a person would agree to something else than they read.
-    """
+    """What "always for this session" would cover for this call, if its tool offers it."""
     tool = tools.get(approval.tool)
     if tool is None or approval.kind != "write" or not approval.remember:
         return None
     offer = contract_of(tool).always
     try:
         scope = at_once(offer, deepcopy(approval.args)) if offer else None
-        return scope if _is_right(scope, approval.args, tool) else None
     except Exception:
         return None
-
-
-def _is_right(scope: Scope | None, args: Mapping[str, Any], tool: BaseTool) -> bool:
-    """Whether a scope means something: arguments that the tool has, and among others this call.
-
-    With a constraint that nobody understands it would cover nothing, and be offered in vain.
-    """
-    if not (isinstance(scope, Scope) and isinstance(scope.text, str)):
-        return False
-    return scope.args.keys() <= {*tool.args, *args} and covers(scope.args, args)
+    return scope if isinstance(scope, Scope) else None

@@ -136,10 +136,10 @@ class Holdings:
         Raises:
             SessionBusy: When another process holds it.
         """
+        await _end(*self._left.pop(session, ()))
         keeper = LeaseKeeper(self._store, session, self._owner, self._seconds)
         renewing = asyncio.create_task(keeper.keep())
         try:
-            await _end(*self._left.pop(session, ()))  # now that it is had anew
             yield keeper
         finally:
             if running := self._under_way(session):

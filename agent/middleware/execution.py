@@ -121,9 +121,9 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, prompts.message("policy_changed"))
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
-        async with recording.under_way.turn(key, timeout):
+        async with recording.under_way.turn(key, timeout) as free:
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
-            return await write.happen()
+            return await write.happen(free)
 
     def _still_allowed(self, request: ToolCallRequest, context: AgentContext, bound: Bound) -> bool:
         """Whether the policy files let it run now; a write that was entered before is past that."""
