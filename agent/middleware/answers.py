@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 import prompts
 from agent.checks.limits import begins_turn, steps_taken
 from agent.evidence import ask, evidence_in, in_short
-from agent.provenance import ORDERED, REFUSED
+from agent.provenance import ORDERED, REFUSED, users_words
 from agent.safe_text import one_line, shorten
 from tools.contract import AnswerCheck, contract_of
 
@@ -114,7 +114,7 @@ async def _gaps(
     due: Sequence[tuple[AnswerCheck, str]],
 ) -> tuple[list[str], str | None]:
     """What has no support, by any of the checks, and why one could not say."""
-    said = [str(m.text) for m in history if begins_turn(m) and not m.additional_kwargs.get(ORDERED)]
+    said = users_words(history)
     evidence = evidence_in(history, tools)
     unsupported: list[str] = []
     problem = None

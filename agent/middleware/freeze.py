@@ -8,7 +8,7 @@ holds over approvals, restarts and resumes, also where the next turn is not froz
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage
@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 from agent.checks.limits import begins_turn
 from agent.middleware.state import AgentContext
 from agent.models.choosing import ask_for_tools
-from agent.provenance import ORDERED
+from agent.provenance import ORDERED, users_words
 
 CHOSEN = "sayso_chosen"
 """Key, in a turn's first reply, of the names of the tools that the turn may call."""
@@ -53,18 +53,12 @@ async def choose_tools(
         Exception: Whatever the provider raises.
     """
     does = {name: _in_short(tool) for name, tool in tools.items()}
-    return await ask_for_tools(request.model, does, _said(request.state["messages"]))
+    return await ask_for_tools(request.model, does, users_words(request.state["messages"]))
 
 
 def _last_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     start = max((i for i, message in enumerate(messages) if begins_turn(message)), default=0)
     return messages[start:]
-
-
-def _said(messages: Iterable[BaseMessage]) -> list[str]:
-    """The user's own words, of all turns: the last alone may be "yes, do it"."""
-    own = (m for m in messages if begins_turn(m) and not m.additional_kwargs.get(ORDERED))
-    return [str(message.text) for message in own]
 
 
 def _in_short(tool: BaseTool) -> str:

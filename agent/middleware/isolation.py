@@ -14,18 +14,17 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 import prompts
 from agent.canonical import canonical_json
-from agent.checks.limits import begins_turn
 from agent.middleware.bound import Handler
 from agent.middleware.state import AgentContext, SaysoState, context_of
 from agent.models import as_model_error
 from agent.models.reporting import Report
-from agent.provenance import ORDERED, RAW, USAGE, between_marks, marked
+from agent.provenance import RAW, USAGE, between_marks, marked, users_words
 
 
 class IsolationMiddleware(AgentMiddleware[SaysoState, AgentContext]):
@@ -50,7 +49,7 @@ async def _isolated(
     parts = list(between_marks(content, name))
     if not parts:
         return result
-    said = _said(request.state["messages"])
+    said = users_words(request.state["messages"])
     replaced, usages = content, []
     for part in dict.fromkeys(parts):
         facts = await _facts(part, name, said, context)
@@ -89,8 +88,3 @@ def _note(request: ToolCallRequest, context: AgentContext, found: Report | None)
     counts = {"facts": len(found.facts), "dropped": found.dropped} if found else {"failed": True}
     entry = {"call": request.tool_call["id"], "tool": request.tool_call["name"], **counts}
     context.recording.later.append(("result.isolated", entry))
-
-
-def _said(messages: Sequence[BaseMessage]) -> list[str]:
-    own = (m for m in messages if begins_turn(m) and not m.additional_kwargs.get(ORDERED))
-    return [str(message.text) for message in own]

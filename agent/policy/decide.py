@@ -97,7 +97,7 @@ class Outcome:
     Args:
         rule: The rule that decided, or the first by name of several.
         reason: For the person, and for the trail.
-        message: For the model, where the call is denied or asked about.
+        message: For the model, where the call is denied.
         remember: Whether "always" may be offered as an answer.
         expires: How long an approval may be answered, where a rule says so.
         findings: Every rule that is about the call, whether or not it matches.

@@ -31,7 +31,7 @@ class Rule:
         tools: Patterns of tool names; it is about a tool that one of them stands for.
         effects: Patterns of effects; none: it is about calls of any effects.
         when: What must be true of the call too.
-        message: For the model, of a call that is denied or asked about.
+        message: For the model, of a call that is denied.
         reason: For the person.
         expires: How long an approval that it asks for may be answered.
         remember: Whether "always" may answer it for the rest of a session.

@@ -12,8 +12,16 @@ from agent.provenance.marks import (
     between_marks,
     marked,
     unmarked,
+    users_words,
 )
-from agent.provenance.sources import Part, Source, after_an_edit, from_the_record, trace
+from agent.provenance.sources import (
+    Part,
+    Source,
+    after_an_edit,
+    from_the_record,
+    trace,
+    values_of,
+)
 from agent.provenance.suspicion import suspicions, suspicious_in
 
 __all__ = [
@@ -38,4 +46,6 @@ __all__ = [
     "suspicious_in",
     "trace",
     "unmarked",
+    "users_words",
+    "values_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,15 @@ list of texts."""
 
 ATTACHED = "sayso_attached"
 """Key, in a user's message, of what was sent along: a list of ``{"source", "text"}``."""
+
+
+def users_words(messages: Iterable[BaseMessage]) -> list[str]:
+    """What the user said, of all turns, without what the harness says in their place."""
+    return [str(m.text) for m in messages if m.type == "human" and not _is_ours(m)]
+
+
+def _is_ours(message: BaseMessage) -> bool:
+    return any(message.additional_kwargs.get(key) for key in (NOTE, ORDERED))
 
 
 def marked(text: str, tool: str) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from agent.canonical import canonical_json
-from agent.provenance.marks import NOTE, ORDERED, RAW, attached_to, opening, unmarked
+from agent.provenance.marks import RAW, attached_to, opening, unmarked, users_words
 from agent.provenance.texts import RUN, Indexed, Wanted, index, runs
 from agent.provenance.tokens import Token, fold, spellings
 from agent.safe_text import spelled
@@ -82,6 +82,11 @@ def trace(
     return sources
 
 
+def values_of(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Each value by its path, as ``Source`` names it."""
+    return dict(_leaves(args))
+
+
 def from_the_record(args: Mapping[str, Any]) -> list[Source]:
     """The same of a call that was made from what is recorded of the write it undoes."""
     return [{"path": path, "origin": "record", "tool": None} for path, _ in _leaves(args)]
@@ -91,7 +96,7 @@ def after_an_edit(
     sources: Iterable[Mapping[str, Any]], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
     """The sources of edited arguments: what the reviewer left as it was keeps its own."""
-    known, old = {source["path"]: source for source in sources}, dict(_leaves(before))
+    known, old = {source["path"]: source for source in sources}, values_of(before)
     return [
         known[path]
         if path in known and path in old and old[path] == value
@@ -149,7 +154,7 @@ class _Read:
 
     @classmethod
     def of(cls, messages: Sequence[BaseMessage], tools: Mapping[str, BaseTool]) -> _Read:
-        said: list[Indexed] = []
+        said = [index(text) for text in users_words(messages)]
         given: list[_Given] = []
         calls: dict[str, Mapping[str, Any]] = {}
         for message in messages:
@@ -159,8 +164,6 @@ class _Read:
                     for call in getattr(message, "tool_calls", ())
                     if call["id"]
                 }
-            elif message.type == "human" and not _is_ours(message):
-                said.append(index(_text(message)))
             elif message.type == "tool":
                 given += _result(message, tools, calls)
             given += [
@@ -253,11 +256,6 @@ def _parts(look: _Look, given: _Given) -> Iterator[Part]:
             yield _part(start, end, given)
     if shared := given.text.runs & look.hashes:
         yield from (_part(start, end, given) for row, start, end in look.rows if row in shared)
-
-
-def _is_ours(message: BaseMessage) -> bool:
-    """Whether the harness wrote what stands in the user's place."""
-    return any(message.additional_kwargs.get(key) for key in (NOTE, ORDERED))
 
 
 def _result(

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from agent.provenance import values_of
 from agent.repl.screen import Quoted
 from agent.safe_text import exact_json, one_line, shorten
 
@@ -40,7 +41,7 @@ def _lines(
     origin = f"{_origin(source)}{'; private data' if is_private and not parts else ''}"
     style = WARNING if is_private or is_foreign else _STYLES.get(str(source.get("origin")), "")
     yield _line(f"{one_line(path)}: {origin}", style)
-    value = _at(args, path)
+    value = values_of(args).get(path)
     for part in parts:
         if leaving or part.get("origin") == "untrusted":
             yield _line(_part(part, value), WARNING)
@@ -85,16 +86,3 @@ def _part(part: Mapping[str, Any], value: Any) -> str:
 def _line(text: str, style: str) -> Padding:
     """Further in than any line of ours, wherever the screen breaks it."""
     return Padding(Text(text, style, overflow="fold"), (0, 0, 0, 2))
-
-
-def _at(args: Mapping[str, Any], path: str) -> Any:
-    """The value at a path, when it is one of plain names and positions."""
-    value: Any = args
-    for name in path.replace("]", "").replace("[", ".").split("."):
-        if isinstance(value, list) and name.isdigit() and int(name) < len(value):
-            value = value[int(name)]
-        elif isinstance(value, Mapping) and name in value:
-            value = value[name]
-        else:
-            return None
-    return value

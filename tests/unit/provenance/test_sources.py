@@ -15,7 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel
 
-from agent.provenance import NOTE, ORDERED, Source, marked, trace
+from agent.provenance import NOTE, ORDERED, Source, marked, trace, values_of
+from agent.provenance.sources import LONGEST
 from tools.contract import Contract, make_tool
 
 
@@ -322,6 +323,27 @@ def test_a_single_digit_counts_only_under_a_field_of_its_name() -> None:
 def test_a_value_that_looks_like_a_pattern_is_a_text() -> None:
     assert origin_of("a.*(b", user("the file a.*(b")) == "user"
     assert origin_of("(((", user("((")) == "model"
+
+
+def test_a_text_too_long_to_be_looked_through_is_taken_for_the_worst() -> None:
+    text = "word " * (LONGEST // 5 + 1)
+    page, note = result("read_page", "x"), result("read_note", "y")
+
+    (clean,) = traced({"body": text}, ORDER)
+    (foreign,) = traced({"body": text}, page, note)
+
+    assert clean["origin"] == "model"
+    assert (foreign["origin"], foreign["private"]) == ("untrusted", True)
+
+
+@pytest.mark.parametrize("name", ["to", "a.b", "a[0]", "a b", "ä", ""])
+def test_a_value_is_found_again_by_its_path_whatever_its_name_is(name: str) -> None:
+    args = {"rows": [{name: "x1"}], name: ["y1", {"z": 2}]}
+    paths = [source["path"] for source in traced(args)]
+
+    found = values_of(args)
+
+    assert [found[path] for path in paths] == ["x1", "y1", 2]
 
 
 # --- any argument whatever --------------------------------------------------------------------
