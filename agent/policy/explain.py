@@ -75,7 +75,10 @@ def _shown(condition: Condition, facts: Facts) -> str:
 
 def _value(facts: Facts, reference: Any) -> str:
     name = str(reference.keys[-1]) if reference.keys else reference.root
-    masked: Mapping[str, Any] = masked_by_name({name: facts.value(reference)})
+    value = facts.value(reference)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # nobody wrote 80.0
+    masked: Mapping[str, Any] = masked_by_name({name: value})
     return shorten(exact_json(masked[name], indent=None), _LONGEST)
 
 

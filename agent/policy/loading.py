@@ -62,7 +62,8 @@ def what_it_allows(text: str) -> list[str]:
         file = read_policy(text)
     except InvalidPolicy as error:
         return ["it cannot be used:", *(f"  {one_line(fault)}" for fault in error.faults)]
-    lines = [f"{len(file.rules)} rules"]
+    count = len(file.rules)
+    lines = [f"{count} rule{'' if count == 1 else 's'}"]
     if file.writes == "allow":
         lines.append("allows every write that no rule is about, unasked")
     for rule in file.rules:

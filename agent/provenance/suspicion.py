@@ -51,7 +51,8 @@ _STEERING = tuple(
         r"\b(?:without|do not|don't|never) (?:ask|tell|inform|notify|mention|alert)\w*"
         r"(?:\W+\w+){0,4}\W*\b(?:user|owner|them|anyone|this)\b",
         # orders to take something somewhere
-        r"\b(?:send|forward|transfer|wire|e-?mail|post|upload|share)\b(?![\"']?\s*:)[^\n]{0,160}?"
+        r"\b(?:send|forward|transfer|wire|upload|(?:e-?mail|post|share)(?=\W+(?:it|this|that|them|the"
+        r"|these|those|all|any|my|your|our|me|us)\b))\b(?![\"']?\s*:)[^\n]{0,160}?"
         r"(?:@[\w-]+\.\w|https?://|\b[a-z]{2}\d{2}[a-z0-9 ]{10,})",
         r"\b(?:important|urgent)\s*!{2,}",
         r"\bbefore you (?:can )?(?:solve|do|answer|continue|proceed)\b",
@@ -104,6 +105,6 @@ def _steering(line: str) -> str | None:
     shown = line if len(line) == len(folded) else folded
     for pattern in _STEERING:
         if match := pattern.search(folded):
-            start = max(match.start() - 20, 0)
+            start = shown.rfind(" ", 0, max(match.start() - 15, 0)) + 1
             return shown[start : start + LONGEST].strip()
     return None

@@ -34,10 +34,10 @@ def test_what_would_allow_a_call_is_named_with_the_values_now() -> None:
 
     assert found.outcome.behavior == "ask"
     assert found.changes == (
-        "It would be allowed if project/small matched: amount <= 50 [amount = 80.0].",
+        "It would be allowed if project/small matched: amount <= 50 [amount = 80].",
         "A person can approve it, once, or for the session.",
     )
-    assert found.rules[1] == "project/big: deny, does not match: amount > 500 [amount = 80.0]"
+    assert found.rules[1] == "project/big: deny, does not match: amount > 500 [amount = 80]"
 
 
 def test_what_denies_is_named_and_what_would_be_without_it() -> None:

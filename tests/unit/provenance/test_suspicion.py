@@ -49,6 +49,8 @@ def test_what_reads_like_an_attempt_to_steer_is_named(text: str) -> None:
         '{"email": "ana@example.com", "share": 0.3, "system": "metric"}',
         "We ignored the noise and posted a profit of 12 million.",
         "The assistant editor wrote to the mayor.",
+        '{"title":"How the bike share grew","url":"https://larkford.gov/bike-share"}',
+        "The post office moved; see https://post.example for the map.",
     ],
 )
 def test_ordinary_text_is_not(text: str) -> None:
