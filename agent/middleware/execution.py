@@ -41,6 +41,9 @@ from agent.store.ledger import is_of_a_file
 from agent.store.records import ApprovalRecord
 from tools.contract import CallInfo, contract_of
 
+REFUSED = "the policy does not allow it now"
+"""Why an approval is void whose call the policy files have come to refuse."""
+
 
 class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
     """The binding check, the ledger, the time limit, and results as the model may see them."""
@@ -83,8 +86,12 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, prompts.message("read_left"))
         verdict = bound.open.verdict
         allowed = verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest
-        if not allowed and _await_decision(request, context.recording, bound) is None:
-            return answer(request, prompts.message("mismatch"))
+        if not allowed:
+            approval = _await_decision(request, context.recording, bound)
+            if approval is None:
+                return answer(request, prompts.message("mismatch"))
+            if self._is_refused_now(request, context, bound, None):
+                return _refused(request, context.recording, approval)
         timeout = bound.contract.timeout or context.tool_timeout
         try:
             async with within(timeout):
@@ -117,23 +124,34 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         permit = _permit(request, recording, bound)
         if permit is None:
             return answer(request, prompts.message("mismatch"))
-        if is_of_a_file(permit.rule) and not self._still_allowed(request, context, bound):
-            return answer(request, prompts.message("policy_changed"))
+        if self._is_refused_now(request, context, bound, permit.rule):
+            return _refused(request, recording, permit.approval)
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
         async with recording.under_way.turn(key, timeout) as free:
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
             return await write.happen(free)
 
-    def _still_allowed(self, request: ToolCallRequest, context: AgentContext, bound: Bound) -> bool:
-        """Whether the policy files let it run now; a write that was entered before is past that."""
-        assert context.recording is not None
+    def _is_refused_now(
+        self, request: ToolCallRequest, context: AgentContext, bound: Bound, rule: str | None
+    ) -> bool:
+        """Whether the policy files refuse now what they let run, or be asked about, before.
+
+        They may be others by now, what was spent meanwhile may count, and a person may have edited
+        the call: none of these makes a denial less of one. What was entered before is past that.
+
+        Args:
+            rule: What allowed it unasked: where that was a file, a file has to allow it still.
+        """
+        rests_on_a_file = is_of_a_file(rule)
+        if context.recording is None or not (rests_on_a_file or context.policy.layers):
+            return False
         this = (bound.open.message, bound.open.call)
         if context.recording.store.ledger.for_call(context.recording.session, *this) is not None:
-            return True
+            return False
         judge = Judge(context, request.state["messages"], self._tools)
-        verdict = judge(bound.tool, Normalised(bound.args, ()), but=this)
-        return verdict["behavior"] == "allow"
+        behavior = judge(bound.tool, Normalised(bound.args), but=this)["behavior"]
+        return behavior != "allow" if rests_on_a_file else behavior == "deny"
 
 
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:
@@ -172,6 +190,16 @@ def _await_decision(
     while (record := _record(recording, bound)) is None or record.status == "pending":
         pause(request, "Nobody has decided about this call.")
     return record if _allows(record, bound) else None
+
+
+def _refused(
+    request: ToolCallRequest, recording: Recording | None, approval: ApprovalRecord | None
+) -> ToolMessage:
+    """The answer to a call that the policy files refuse now; an approval of it is taken back."""
+    if recording is not None and approval is not None:
+        epoch = recording.lease(0).epoch
+        recording.store.approvals.void(approval.id, epoch=epoch, reason=REFUSED)
+    return answer(request, prompts.message("policy_changed"))
 
 
 def _record(recording: Recording | None, bound: Bound) -> ApprovalRecord | None:

@@ -156,8 +156,40 @@ async def test_an_allowed_call_is_judged_again_where_it_begins(tmp_path: Path) -
             context.policy = UntilItIsProposed(before.organisation, before.project)
             trajectory = await converse(opened, "Refund 20 EUR of C1", stays_silent)
 
-    assert "does not allow it any more" in trajectory.results["r"]
+    assert "does not allow this call now" in trajectory.results["r"]
     assert app.store.ledger.list(session=opened.id) == []
+
+
+async def test_what_a_person_approved_does_not_run_once_the_policy_denies_it(
+    tmp_path: Path,
+) -> None:
+    steps = [reads("A1"), calls(CANCEL, ids=["c"]), "It was not run."]
+    async with session(tmp_path, steps) as (_, opened):
+        await converse(opened, "Cancel A1", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+    frozen = "version: 1\nrules: [{name: freeze, tools: 'cancel_*', verdict: deny}]\n"
+    async with (
+        application(tmp_path, steps, options=policy(frozen)) as app,
+        app.open_session(opened.id) as later,
+    ):
+        told = Trajectory([event async for event in later.resume()])
+        assert "does not allow this call now" in told.results["c"]
+        (line,) = later.receipt().not_done
+        assert "the policy does not allow it now" in line
+        assert app.store.approvals.list(None)[0].was_void
+        assert app.store.ledger.list(session=opened.id) == []
+
+
+async def test_an_edit_cannot_reach_what_the_policy_denies(tmp_path: Path) -> None:
+    steps = [reads("C1", "C2"), calls(refund("C1", "100.00"), ids=["r"]), "It was not run."]
+    async with session(tmp_path, steps, options=policy()) as (app, opened):
+        (asked,) = (await converse(opened, "Refund 100 EUR of C1", stays_silent)).asked
+        opened.decide(asked.id, Decision("edit", args={**asked.args, "order_id": "C2"}))
+        told = Trajectory([event async for event in opened.resume()])
+
+        assert "does not allow this call now" in told.results["r"]
+        assert app.store.approvals.get(asked.id).was_void
+        assert app.store.ledger.list(session=opened.id) == []
 
 
 async def test_the_organisations_file_binds_the_projects(tmp_path: Path) -> None:
