@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent.errors import UsageError
+from agent.policy.globs import EFFECT
 from agent.types import Actor, Authority
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def check_patterns(patterns: Sequence[str]) -> None:
         UsageError: One of them is no effect.
     """
     for pattern in patterns:
-        if not re.fullmatch(r"(\*|[a-z_]+):\S+", pattern):
+        if not EFFECT.fullmatch(pattern):
             raise UsageError(
                 f"{pattern!r} is no effect. An effect is a kind and what it concerns, such as "
                 "write:orders or spend:usd; * stands for anything: read:*."

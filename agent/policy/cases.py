@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agent.policy.catalogue import Catalogue
 from agent.policy.decide import Outcome, Policy, Proposed, decide
 from agent.policy.facts import Spent
 from agent.policy.model import Case, PolicyFile
@@ -26,19 +25,6 @@ class CaseResult:
     case: Case
     outcome: Outcome | None
     fault: str = ""
-
-
-def prepare_by(catalogue: Catalogue) -> Prepare:
-    """Effects by the tools' contracts; the arguments stay as they are written.
-
-    Raises:
-        KeyError: (the result) There is no such tool.
-    """
-
-    def prepare(tool: str, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], Effects]:
-        return args, catalogue[tool].effects_of(args)
-
-    return prepare
 
 
 def run_cases(file: PolicyFile, policy: Policy, prepare: Prepare) -> list[CaseResult]:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tools.worlds import sample_orders
 from tools.worlds.amounts import Currency, money
@@ -35,8 +35,6 @@ Sort = Literal[
     "placed_newest", "placed_oldest", "updated_newest", "total_highest", "total_lowest", "id"
 ]
 
-STATUSES: tuple[Status, ...] = get_args(Status)
-CURRENCIES: tuple[Currency, ...] = get_args(Currency)
 MAX_PAGE_SIZE = 50
 
 _SCHEMA_VERSION = 1
