@@ -108,7 +108,8 @@ class NamedSecrets:
         return "".join([*parts, self._masked(text[done:])])
 
     def masked_in(self, value: Any, whole: re.Pattern[str] = MARK) -> Any:
-        """A copy of a JSON value with ``masked`` texts, names too."""
+        """A copy of a JSON value with ``masked`` texts, names too. A name can look like a
+        secret's by the mark that is now in it; then its value is ``MASK``."""
         if isinstance(value, str):
             return self.masked(value, whole)
         if isinstance(value, list | tuple):
@@ -117,7 +118,8 @@ class NamedSecrets:
             result: dict[Any, Any] = {}
             for key, item in value.items():
                 name = self.masked(key, whole) if isinstance(key, str) else key
-                result[free_name(name, result)] = self.masked_in(item, whole)
+                named = name != key and _is_named(name)
+                result[free_name(name, result)] = MASK if named else self.masked_in(item, whole)
             return result
         return MASK if _is_number(value) and repr(value) in self._found else value
 

@@ -9,7 +9,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent.canonical import canonical_json
@@ -266,7 +266,20 @@ DATA = st.recursive(
 )
 
 
+def test_a_name_that_a_mark_makes_look_secret_is_masked_the_first_time() -> None:
+    masks = Masks()
+    once = masks.json({"password": "sunday-9-lamps", "seen": {"token sunday-9-lamps": "A1"}})
+    assert json.loads(once)["seen"] == {"token «masked»": MASK}
+    assert masks.json(json.loads(once)) == once
+
+
 @given(st.dictionaries(TEXT, DATA, max_size=3))
+@example(
+    {
+        "": {f"«masked: JSON web token»sk-{LETTERS}": ""},
+        "-----BEGIN RSA PRIVATE KEY-----": f"sk-{LETTERS}",
+    }
+)
 def test_masking_twice_is_masking_once(data: dict[str, Any]) -> None:
     masks = Masks([KEY, "configured", "password"])
     once = masks.json(data)
