@@ -16,6 +16,7 @@ from agent.checks.arguments import normalise
 from agent.evidence import check_of, in_words, preview_of, read_now
 from agent.middleware.guard import guarded
 from agent.middleware.state import UNDOES, last_reply
+from agent.policy import covers
 from agent.provenance import from_the_record, suspicious_in, trace
 from agent.settling import undo_in_words
 from tools.calling import at_once
@@ -59,11 +60,11 @@ async def record_interrupts(
     rows = []
     for interrupt in (i for task in snapshot.tasks for i in task.interrupts):
         call = interrupt.value["tool_call_id"]
-        if (effect := _in_doubt(store, session, message, interrupt)) is not None:
+        known = store.approvals.for_call(session, message, call)
+        if (effect := _doubted(store, session, message, interrupt, known)) is not None:
             asked = ask_about_doubt(store, effect, tools, context, interrupt.id, epoch=epoch)
             rows.append(await asked)
             continue
-        known = store.approvals.for_call(session, message, call)
         if known is not None and known.interrupt == interrupt.id:
             rows.append(known)
             continue
@@ -90,14 +91,23 @@ async def record_interrupts(
     return rows
 
 
-def _in_doubt(
-    store: Store, session: str, message: str, interrupt: Interrupt
+def _doubted(
+    store: Store,
+    session: str,
+    message: str,
+    interrupt: Interrupt,
+    permission: ApprovalRecord | None,
 ) -> EffectRecord | None:
-    """The effect that a pause is about, when it was a doubt and no question of permission."""
+    """The effect that a pause is about, when it was a doubt and no question of permission.
+
+    The doubt may be over by now: what was entered under a rule has never needed a permission.
+    """
     if _asked_by_langchain(interrupt):
         return None
     effect = store.ledger.for_call(session, message, interrupt.value["tool_call_id"])
-    return effect if effect is not None and effect.state == "in_doubt" else None
+    if effect is None or (effect.state != "in_doubt" and permission is not None):
+        return None
+    return effect
 
 
 def _asked_by_langchain(interrupt: Interrupt) -> bool:
@@ -215,13 +225,26 @@ def as_langchain(approval: ApprovalRecord) -> dict[str, Any]:
 
 
 def scope_of(approval: ApprovalRecord, tools: Mapping[str, BaseTool]) -> Scope | None:
-    """What "always for this session" would cover for this call, if its tool offers it."""
+    """What "always for this session" would cover for this call, if its tool offers it.
+
+    What is wrong is not offered: a person would agree to something else than they read.
+    """
     tool = tools.get(approval.tool)
     if tool is None or approval.kind != "write" or not approval.remember:
         return None
     offer = contract_of(tool).always
     try:
         scope = at_once(offer, deepcopy(approval.args)) if offer else None
+        return scope if _is_right(scope, approval.args, tool) else None
     except Exception:
         return None
-    return scope if isinstance(scope, Scope) else None
+
+
+def _is_right(scope: Scope | None, args: Mapping[str, Any], tool: BaseTool) -> bool:
+    """Whether a scope means something: arguments that the tool has, and among others this call.
+
+    With a constraint that nobody understands it would cover nothing, and be offered in vain.
+    """
+    if not (isinstance(scope, Scope) and isinstance(scope.text, str)):
+        return False
+    return scope.args.keys() <= {*tool.args, *args} and covers(scope.args, args)

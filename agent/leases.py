@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import LeaseLost, StoreError
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("sayso")
+
+LAST_SECONDS = 3600.0
+"""How long a lease lasts that nobody can renew any more, while a write of its session runs on."""
 
 
 class LeaseKeeper:
@@ -126,8 +130,8 @@ class Holdings:
     ) -> None:
         self._store, self._owner, self._seconds = store, owner, seconds
         self._under_way = under_way
-        self._left: dict[str, tuple[asyncio.Task[None], asyncio.Task[None]]] = {}
-        """Of each session that was left with a write under way: who renews, and who gives back."""
+        self._left: dict[str, _Left] = {}
+        """The sessions that were left with a write under way."""
 
     @asynccontextmanager
     async def hold(self, session: str) -> AsyncIterator[LeaseKeeper]:
@@ -136,23 +140,45 @@ class Holdings:
         Raises:
             SessionBusy: When another process holds it.
         """
-        await _end(*self._left.pop(session, ()))
         keeper = LeaseKeeper(self._store, session, self._owner, self._seconds)
         renewing = asyncio.create_task(keeper.keep())
         try:
+            if left := self._left.pop(session, None):  # it is had anew
+                await _end(left.renewing, left.waiting)
             yield keeper
         finally:
             if running := self._under_way(session):
                 waiting = asyncio.create_task(_give_back_after(running, keeper, renewing))
-                self._left[session] = (renewing, waiting)
+                self._left[session] = _Left(keeper, renewing, waiting)
             else:
                 await _end(renewing)
                 _give_back(keeper, session)
 
     async def close(self) -> None:
-        """Renew nothing any more. A lease whose write still runs ends with this process."""
+        """Renew nothing any more. A lease whose write still runs ends with this process.
+
+        The loop's own threads are waited for when a process ends, for as long as that takes. On
+        the same machine it is seen at once that it has ended.
+        """
         while self._left:
-            await _end(*self._left.popitem()[1])
+            session, left = self._left.popitem()
+            await _end(left.renewing, left.waiting)
+            if not self._under_way(session):
+                _give_back(left.keeper, session)
+                continue
+            try:
+                left.keeper.ensure(LAST_SECONDS)
+            except (LeaseLost, StoreError) as error:
+                log.warning("the lease of %s was not renewed: %s", session, error)
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A session that was left with a write under way: who renews, and who gives back."""
+
+    keeper: LeaseKeeper
+    renewing: asyncio.Task[None]
+    waiting: asyncio.Task[None]
 
 
 async def _give_back_after(

@@ -73,7 +73,7 @@ def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:
             why = f"failed, nothing changed{_error(effect)}" if not effect.settled else "not done"
             not_done.append(f"{line}: {why}{_according_to(effect)}")
         else:
-            unknown.append(f"{line}: outcome unknown{_error(effect)}")
+            unknown.append(f"{line}: outcome unknown{_error(effect)}{_although(effect)}")
     return _on_one_line_each(done), _on_one_line_each(not_done), _on_one_line_each(unknown)
 
 
@@ -123,9 +123,15 @@ def _cut(text: str, limit: int) -> str:
 
 def _by(effect: EffectRecord) -> str:
     transaction = f", transaction {effect.transaction}" if effect.transaction else ""
-    against = (effect.evidence or {}).get("against")
-    wrong = f", although {_name_of(against['by'])} had said that it did not" if against else ""
-    return transaction + _according_to(effect) + wrong
+    return transaction + _according_to(effect) + _although(effect)
+
+
+def _although(effect: EffectRecord) -> str:
+    """Who had said something else than what came of the write, if anybody had."""
+    if (against := (effect.evidence or {}).get("against")) is None:
+        return ""
+    word = "did not" if effect.state == "committed" else "happened"
+    return f", although {_name_of(against['by'])} had said that it {word}"
 
 
 def _name_of(by: Any) -> str:

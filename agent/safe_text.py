@@ -60,6 +60,15 @@ _WIDE = re.compile(r"[\uff01-\uff5e\ufe50-\ufe6b]")
 _WIDE_WITHIN = re.compile(r"(?<=[!-~])：?[．／＼＠＿－ノ丿丶〇ー一]+：?(?=[!-~])")
 _BESIDE_ASCII = "(?<=[A-Za-z0-9])[{0}]+|[{0}]+(?=[A-Za-z0-9])"
 _SIGN_AS_LETTER = re.compile(_BESIDE_ASCII.format("℮⍺⍳⍴∪⋃∨⋁⊤⟙⤫⤬⨯╳"))
+# Stops, separators and strokes of other scripts, drawn like those of ASCII: suspect within an
+# address, a path or a number, and beside ASCII in a text that has nothing else of their script.
+# The low comma is a quote too, so it is one only between two words.
+_FOREIGN_SIGNS = "。｡۔‧٫٬։ﾉꓸ܂"
+_SIGN_WITHIN = re.compile(
+    f"(?<=[!-~])[{_FOREIGN_SIGNS}]+(?=[!-~])|(?<=[A-Za-z0-9])‚(?=[A-Za-z0-9])"
+)
+_STRAY_SIGN = re.compile(_BESIDE_ASCII.format(_FOREIGN_SIGNS))
+_EAST_ASIAN_SIGNS = frozenset("。｡‧ﾉ")
 # Letters and marks of other scripts that are drawn like o, l or U; and digits of any.
 _STRANGER = re.compile(_BESIDE_ASCII.format("וןסاهہھەߋߊഠംଠဝංംಂଂዐሀ"))
 _OTHER_DIGIT = re.compile(_BESIDE_ASCII.format(r"^\D0-9"))
@@ -69,6 +78,7 @@ _OVERLAY = 1
 _NEAR = 40
 """Characters on either side of a look-alike that are shown with it."""
 
+_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -117,12 +127,12 @@ def exact_json(value: Any, *, indent: int | None = 2) -> str:
     """A JSON value as a person can read it, and as it is, character by character.
 
     Letters are printed as letters; whatever ``strict`` would name is a ``\\uXXXX`` escape
-    instead, look-alikes included. So the text is still JSON for exactly this value: what is
-    shown in an approval and what the editor starts from are the same.
+    instead, look-alikes included (each string is judged by itself). So the text is still JSON
+    for exactly this value: what is shown in an approval and what the editor starts from are the
+    same.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    words = _JSON_ESCAPE.sub(lambda escape: " " * len(escape.group()), text)
-    imitations = _imitations(words)
+    imitations = set(_imitations_in_json(text))
     return "".join(
         _json_escape(char) if index in imitations or _hidden(char) else char
         for index, char in enumerate(text)
@@ -158,8 +168,8 @@ def look_alikes(text: str) -> list[LookAlike]:
     - a dash before a number, a full-width sign in text that is not East Asian;
     - another alphabet's letter in a word with Latin letters, and a word wholly of letters that
       look Latin, where the text has no other word of that alphabet;
-    - a letter of some language, or a digit of another script, in an ASCII word, where the text
-      has nothing else of it.
+    - a letter of some language, or a digit or a sign of another script, beside ASCII, where the
+      text has nothing else of it, and such a sign within ASCII.
     """
     found = sorted(_imitations(text))
     return [LookAlike(index, text[index], _around(text, index)) for index in found]
@@ -175,6 +185,15 @@ def _imitations(text: str) -> set[int]:
     if text.isascii():
         return set()
     return {*_alone(text), *_by_place(text), *_in_alphabets(text), *_strays(text)}
+
+
+def _imitations_in_json(text: str) -> Iterator[int]:
+    """The same in a JSON text: words of one string make nothing ordinary in another."""
+    if text.isascii():
+        return
+    for string in _JSON_STRING.finditer(text):
+        words = _JSON_ESCAPE.sub(lambda escape: " " * len(escape[0]), string[1])
+        yield from (string.start(1) + index for index in _imitations(words))
 
 
 def _alone(text: str) -> Iterator[int]:
@@ -198,10 +217,14 @@ def _imitates(char: str) -> bool:
 
 def _by_place(text: str) -> Iterator[int]:
     """Signs that are suspect where they stand."""
-    is_east_asian = any(c.isalpha() and unicodedata.east_asian_width(c) == "W" for c in text)
-    for sign in (_AS_MINUS, _SIGN_AS_LETTER, _WIDE_WITHIN if is_east_asian else _WIDE):
+    wide = _WIDE_WITHIN if _is_east_asian(text) else _WIDE
+    for sign in (_AS_MINUS, _SIGN_AS_LETTER, _SIGN_WITHIN, wide):
         for match in sign.finditer(text):
             yield from range(*match.span())
+
+
+def _is_east_asian(text: str) -> bool:
+    return any(char.isalpha() and unicodedata.east_asian_width(char) == "W" for char in text)
 
 
 def _in_alphabets(text: str) -> Iterator[int]:
@@ -233,20 +256,36 @@ def _of_scripts(match: re.Match[str], scripts: set[str] | frozenset[str]) -> Ite
 
 
 def _strays(text: str) -> Iterator[int]:
-    """Letters and digits that are ordinary in some texts, and not in this one."""
+    """Letters, digits and signs that are ordinary in some texts, and not in this one."""
     for char, beside in _ORDINARY_BESIDE.items():
         if char in text and beside.isdisjoint(text):
             yield from (index for index, other in enumerate(text) if other == char)
-    scripts = {_script(char) for char in _STRANGER.sub("", text) if char.isalpha()}
+    scripts = _scripts(_STRANGER.sub("", text))
     for match in _STRANGER.finditer(text):
         if _script(match[0][0]) not in scripts:
             yield from range(*match.span())
+    yield from _stray_signs(text)
     for match in _OTHER_DIGIT.finditer(text):
         in_a_number = text[match.start() - 1 : match.start()].isdecimal() or (
             text[match.end() : match.end() + 1].isdecimal()
         )
         if in_a_number or _script(match[0][0]) not in scripts:
             yield from range(*match.span())
+
+
+def _stray_signs(text: str) -> Iterator[int]:
+    found = [*_STRAY_SIGN.finditer(text)]
+    if not found:
+        return
+    scripts, is_east_asian = _scripts(_STRAY_SIGN.sub("", text)), _is_east_asian(text)
+    for match in found:
+        at_home = is_east_asian and match[0][0] in _EAST_ASIAN_SIGNS
+        if not at_home and _script(match[0][0]) not in scripts:
+            yield from range(*match.span())
+
+
+def _scripts(text: str) -> set[str]:
+    return {_script(char) for char in text if char.isalpha()}
 
 
 def _around(text: str, index: int) -> str:

@@ -456,7 +456,7 @@ class AgentSession:
             known = self._store.approvals.for_call(
                 self.id, effect.message, effect.call, kind="in_doubt"
             )
-            if known is None or known.attempt != effect.attempts:
+            if known is None or known.attempt < effect.attempts or known.status != "pending":
                 asked.append(
                     await ask_about_doubt(
                         self._store,
@@ -484,19 +484,41 @@ class AgentSession:
             raise ToolMissing(effect.tool)
         if effect.state != "in_doubt":
             return effect
-        recording = self._context.recording
-        running = recording is not None and recording.under_way.has(effect.id)
-        limit = self._context.result_limit
+        running, limit = self.still_runs(effect), self._context.result_limit
         return await look_up_effect(self._store, effect, tool, limit, running=running)
+
+    def is_under_way(self, approval: ApprovalRecord) -> bool:
+        """Whether the write that this asks about still runs in this process."""
+        if approval.kind != "in_doubt":
+            return False
+        effect = self._store.ledger.for_call(self.id, approval.message, approval.call)
+        return effect is not None and self.still_runs(effect)
+
+    def still_runs(self, effect: EffectRecord) -> bool:
+        """Whether the body of a write runs in this process, maybe long after its time."""
+        recording = self._context.recording
+        return recording is not None and recording.under_way.has(effect.id)
 
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
         """Validate and record one answer; see ``agent.inbox.decide`` for what it raises."""
         return self.decide_many([(approval_id, decision)])[0]
 
     def decide_many(self, answers: Sequence[tuple[str, Decision]]) -> list[ApprovalRecord]:
-        """Validate and record answers, all or none; they are about this session's approvals."""
-        for approval_id, _ in answers:
-            self._own(approval_id)
+        """Validate and record answers, all or none; they are about this session's approvals.
+
+        Raises:
+            InvalidDecision: One says of a write that still runs here that it did not happen; or
+                see ``agent.inbox.decide``, also for what else it raises.
+        """
+        for approval_id, decision in answers:
+            approval = self._own(approval_id)
+            says_no = isinstance(decision, Decision) and decision.message == inbox.NOT_HAPPENED
+            if says_no and self.is_under_way(approval):
+                raise InvalidDecision(
+                    f"{approval_id} asks about a write that is still under way here, so nobody can "
+                    "say yet that it did not happen. Nothing was recorded. Wait for its end, which "
+                    "answers this by itself, or end the program."
+                )
         return inbox.decide(self._store, answers, self._actor, self._tools.get)
 
     async def as_edited(self, approval_id: str, args: dict[str, Any]) -> ApprovalRecord:

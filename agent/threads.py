@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Entry:
-    """Whether the body of the running call was entered, and whether a thread runs it."""
+    """Whether the body of the running call was entered."""
 
     def __init__(self) -> None:
-        self.entered = self.in_thread = False
+        self.entered = False
         self._closed, self._lock = False, threading.Lock()
 
     def enter(self) -> bool:
@@ -46,8 +46,6 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     The event loop's own threads are waited for at exit, so one that hangs would hang the program.
     A function that outlives its caller goes on; its result is lost.
     """
-    if (current := entry.get()) is not None:
-        current.in_thread = True
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = copy_context()

@@ -128,9 +128,9 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return _refused(request, recording, permit.approval)
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
-        async with recording.under_way.turn(key, timeout) as free:
+        async with recording.under_way.turn(key, timeout):
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
-            return await write.happen(free)
+            return await write.happen()
 
     def _is_refused_now(
         self, request: ToolCallRequest, context: AgentContext, bound: Bound, rule: str | None

@@ -1,6 +1,7 @@
 """The writes of a process that are under way, whichever of its sessions they belong to.
 
-A body can outlive its time, its turn, and the opening of its session: nothing stops a thread.
+A body can outlive its time, its turn, and the opening of its session: nothing stops a thread, and
+one that only waits for a thread, or for an answer, would end without what it waits for.
 Until it has ended nobody may say that it did not happen, and no other write of its conflict key
 begins.
 """
@@ -34,23 +35,19 @@ class WritesUnderWay:
         self._sessions: dict[str, set[Body]] = {}
 
     @asynccontextmanager
-    async def turn(self, key: str, seconds: float) -> AsyncIterator[bool]:
-        """One write of this conflict key at a time.
+    async def turn(self, key: str, seconds: float) -> AsyncIterator[None]:
+        """One write of this conflict key at a time; whether it may begin, ``is_free`` says.
 
         Args:
             seconds: For how long a body is waited for that has outlived its own turn.
-
-        Yields:
-            Whether the write may begin: no other one of its key is still under way.
         """
         entry = self._keys.setdefault(key, _Key())
         entry.interested += 1
         try:
             async with entry.lock:
-                running: set[Body] = set()
                 if entry.bodies:
-                    _, running = await asyncio.wait(set(entry.bodies), timeout=seconds)
-                yield not running
+                    await asyncio.wait(set(entry.bodies), timeout=seconds)
+                yield
         finally:
             entry.interested -= 1
             self._forget(key, entry)
@@ -75,6 +72,11 @@ class WritesUnderWay:
                     known.pop(name, None)
 
         body.add_done_callback(ended)
+
+    def is_free(self, key: str) -> bool:
+        """Whether no body of this conflict key runs; it stays so until its turn ends."""
+        entry = self._keys.get(key)
+        return entry is None or not entry.bodies
 
     def has(self, effect: str) -> bool:
         """Whether a body of this write still runs, maybe long after its time."""

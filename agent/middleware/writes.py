@@ -82,22 +82,20 @@ class Write:
     before: str | None = None
     """The record as the preview shows it, right before the write begins."""
 
-    async def happen(self, free: bool) -> ToolMessage:
+    async def happen(self) -> ToolMessage:
         """Attempt it until its outcome is known, or only a person can tell.
 
         A doubt is looked up in the service's own record. What the record shows not to have
         happened is entered again, under the same key and approval; so is what the service would
-        recognise by its key. Nothing else is ever entered twice.
-
-        Args:
-            free: Whether no earlier write of the same conflict key is still under way.
+        recognise by its key. Nothing else is ever entered twice, and nothing while a body of it, or
+        of its conflict key, still runs.
         """
         if self.context.superseding:
             known = _effect_of(self.recording, self.bound.open)
             if known is not None and known.settled == NOT_HAPPENED:  # not entered again
                 return superseded(self.request, self.recording, self.bound.open)
         try:
-            return await self._attempts(free)
+            return await self._attempts()
         except (RuleEnded, AlreadyUndone) as error:
             effect = _effect_of(self.recording, self.bound.open)
             if effect is not None and effect.state == "in_doubt":  # an attempt was entered before
@@ -106,7 +104,7 @@ class Write:
                 return answer(self.request, prompts.message("revoked"))
             return answer(self.request, prompts.message("failed", error=error))
 
-    async def _attempts(self, free: bool) -> ToolMessage:
+    async def _attempts(self) -> ToolMessage:
         resend = False
         for tries in count(1):
             if (problem := await self._out_of_date()) is not None:
@@ -121,7 +119,7 @@ class Write:
                     return as_recorded(self.request, effect)
                 case "run":
                     attempt = _Attempt(self, effect, begun.resent)
-                    if not free:
+                    if not self._is_free():
                         return attempt.not_entered(prompts.message("conflict"))
                     effect, message = await attempt.finish_within(self.seconds)
                     if effect.state != "in_doubt":
@@ -130,11 +128,19 @@ class Write:
             if effect.state == "committed":
                 return as_recorded(self.request, effect)
             resend = self._honours_key(effect, BACK_OFF * tries)
-            again = free and tries < MOST_ATTEMPTS and not self.context.superseding
+            again = tries < MOST_ATTEMPTS and not self.context.superseding
             if not (again and (resend or effect.state == "failed")):
                 return self._left(effect, message)
             await asyncio.sleep(BACK_OFF * tries)
+            if self._runs(effect) or not self._is_free():
+                return self._left(self.recording.store.ledger.get(effect.id), message)
         raise AssertionError("attempts are counted")
+
+    def _runs(self, effect: EffectRecord) -> bool:
+        return self.recording.under_way.has(effect.id)
+
+    def _is_free(self) -> bool:
+        return self.recording.under_way.is_free(self.key)
 
     def _begin(self, resend: bool) -> Begun:
         """Put ``intended`` on disk, unless the ledger knows this call already."""
@@ -173,10 +179,9 @@ class Write:
         """The effect after a look at the service's record, where the contract knows how."""
         if effect.state != "in_doubt":
             return effect
-        limit, running = self.context.result_limit, self.recording.under_way.has(effect.id)
-        return await look_up_effect(
-            self.recording.store, effect, self.bound.tool, limit, running=running
-        )
+        store, limit = self.recording.store, self.context.result_limit
+        running = self._runs(effect)
+        return await look_up_effect(store, effect, self.bound.tool, limit, running=running)
 
     def _honours_key(self, effect: EffectRecord, wait: float) -> bool:
         """Whether the same request under the same key is sure to happen once at most.
@@ -194,7 +199,7 @@ class Write:
 
     def _left(self, effect: EffectRecord, message: ToolMessage | None) -> ToolMessage:
         """What the model is told of a write that came to no known end here."""
-        if effect.state == "failed":
+        if effect.state in ("committed", "failed"):
             return as_recorded(self.request, effect)
         while message is None and not self.context.superseding:  # an earlier answer is none here
             pause(self.request, "This write was interrupted; whether it happened is unknown.")
@@ -210,6 +215,8 @@ class Write:
         effect = _effect_of(self.recording, bound.open)
         if effect is not None and effect.settled != NOT_HAPPENED:
             return None
+        if effect is not None and self._runs(effect):  # said not to have happened, and it may yet
+            return answer(self.request, prompts.message("conflict"))
         if effect is None and (text := self._held()) is not None:
             self._void("the same call is in doubt")
             return answer(self.request, text)
@@ -335,11 +342,14 @@ class _Attempt:
         return result, await verify(bound.contract, bound.args, info, value)
 
     async def _after_cancel(self, task: asyncio.Future[Any], started: Entry) -> None:
+        """A body that was entered goes on: what it waits for, a thread or a service, would do so
+        all the same, and unseen. Its result may still come."""
         done, _ = await asyncio.wait({task}, timeout=GRACE)
         if done:
             self._record(_outcome(task), started)
             return
-        if started.in_thread:  # nothing can stop it; its result may still come
+        started.close()
+        if started.entered:
             task.add_done_callback(lambda late: self._late(late, started))
         else:
             task.cancel()

@@ -184,7 +184,8 @@ class Desk:
     async def _one(self, approval: ApprovalRecord, position: str = "") -> Outcome:
         """Show one approval until it is decided, here or elsewhere, or left."""
         while True:
-            panel = approval_panel(approval, self.session.record, position)
+            record, under_way = self.session.record, self.session.is_under_way(approval)
+            panel = approval_panel(approval, record, position, under_way=under_way)
             seen = await self._show_whole([approval], panel)
             end = await self._answer(approval) if seen == "shown" else seen
             if end != "again":

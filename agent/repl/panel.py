@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -35,15 +35,26 @@ _IN_DOUBT = (
     "This call was begun, and nobody knows whether it happened: the program stopped meanwhile, or "
     "no clear answer came. It is not repeated. Look at the record itself, then say."
 )
+_UNDER_WAY = (
+    "It is still under way here, and may happen yet: that it did not cannot be said before it has "
+    "ended. Its result, if one comes, answers this."
+)
 
 
-def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: str = "") -> Group:
+def approval_panel(
+    approval: ApprovalRecord,
+    session: SessionRecord,
+    position: str = "",
+    *,
+    under_way: bool = False,
+) -> Group:
     """The whole of an approval: call, reason, what it would change, where its values came from.
 
     Args:
         approval: What waits.
         session: Whose call it is.
         position: Such as ``"1 of 3"``; empty when it is the only one.
+        under_way: Whether the write in doubt still runs in this process.
     """
     parts: list[RenderableType] = [
         Rule(
@@ -56,6 +67,8 @@ def approval_panel(approval: ApprovalRecord, session: SessionRecord, position: s
     ]
     if approval.kind == "in_doubt":
         parts.append(Text(_IN_DOUBT, "yellow"))
+        if under_way:
+            parts.append(Text(_UNDER_WAY, "bold yellow"))
     parts.append(_facts(approval, session))
     if approval.kind == "elicitation":
         return Group(*parts, *question_lines(approval.args))
@@ -222,21 +235,24 @@ def _folded(text: str, style: str = "") -> Text:
 
 
 def _arguments(args: Mapping[str, Any]) -> list[RenderableType]:
-    """The arguments as exact JSON, then what may be mistaken in them."""
-    warnings = dict.fromkeys(map(str, look_alikes(_raw_text(args))))
+    """The arguments as exact JSON, then what may be mistaken in them, each string by itself."""
+    warnings = dict.fromkeys(str(found) for text in _texts(args) for found in look_alikes(text))
     return [
         _inside(_folded(exact_json(dict(args)))),
         *(Text(f"! {warning}", "bold red") for warning in warnings),
     ]
 
 
-def _raw_text(value: Any) -> str:
-    """All strings of a JSON value, each on a line of its own."""
-    if isinstance(value, Mapping):
-        return "\n".join(part for pair in value.items() for part in map(_raw_text, pair))
-    if isinstance(value, list | tuple):
-        return "\n".join(map(_raw_text, value))
-    return value if isinstance(value, str) else ""
+def _texts(value: Any) -> Iterator[str]:
+    """All strings of a JSON value, keys too, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for pair in value.items():
+            yield from _texts(pair)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
 
 
 def _known(notes: Iterable[str]) -> list[RenderableType]:

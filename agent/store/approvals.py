@@ -17,7 +17,7 @@ from agent.store.deciding import UNDECIDED, already_decided, close, close_doubt,
 from agent.store.ids import in_hours, now
 from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
 from agent.store.lookup import Lookup
-from agent.store.records import ApprovalRecord
+from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals, effects
 from agent.store.statement import Statement
 from agent.store.writing import Writing
@@ -137,8 +137,8 @@ class Approvals:
 
         Asked again while it is pending, only ``interrupt`` is renewed, and the ``notes`` of a
         doubt; once it is decided, the decided approval comes back unchanged. A write that ran
-        again and is in doubt again is a new question; a doubt that was resolved in the meantime
-        comes back ``superseded``.
+        again and is in doubt again is a new question, as is a doubt whose answer was refuted; one
+        that was resolved in the meantime comes back ``superseded``.
 
         Args:
             warnings: What was read that reads like an attempt to steer, for the reviewer.
@@ -163,7 +163,9 @@ class Approvals:
                 doubted = effect_of_call(writing, session, message, call) if is_doubt else None
                 attempt = doubted.attempts if doubted else 1
                 known = _of_call(writing, session, message, call, kind)
-                if known is not None and known.attempt >= attempt:
+                if known is not None and _is_refuted(known, doubted):
+                    attempt = max(attempt, known.attempt + 1)
+                elif known is not None and known.attempt >= attempt:
                     return _renew(writing, known, interrupt, notes if is_doubt else known.notes)
                 approval = ApprovalRecord(
                     id=fresh_id,
@@ -493,6 +495,12 @@ def _of_call(
 ) -> ApprovalRecord | None:
     row = _BY_CALL.one(writing.conn, session=session, message=message, call=call, kind=kind)
     return ApprovalRecord(**row) if row else None
+
+
+def _is_refuted(question: ApprovalRecord, doubted: EffectRecord | None) -> bool:
+    """Whether a person has answered this doubt, and a late result has spoken against it."""
+    answered = question.status == "answered"
+    return answered and doubted is not None and doubted.state == "in_doubt"
 
 
 def _renew(

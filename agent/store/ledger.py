@@ -225,8 +225,9 @@ class Ledger:
 
         It needs no lease: a result is evidence, whoever brings it. What is final, or a later
         attempt, is left as it is; the trail then keeps the late result, and the row as it stands
-        is returned. But that it happened counts against whoever had said that it did not:
-        ``evidence`` then has both, under ``against``.
+        is returned. But that it happened counts against whoever had said that it did not, and
+        that it failed puts in doubt again what a person had said to have happened: ``evidence``
+        then has both, under ``against``.
 
         Raises:
             NotFound: There is no such effect.
@@ -513,15 +514,25 @@ def _came_late(
     if said == (effect.attempts, effect.state, effect.result):
         return effect
     _record_outcome(writing, "effect.late", effect, outcome | {"attempt": attempt})
-    if outcome["state"] != "committed" or effect.state == "committed":
-        return effect
-    if effect.settled == NOT_HAPPENED and effect.attempts == attempt:
-        return _contradicted(writing, effect, outcome)
+    is_latest = effect.attempts == attempt
+    if outcome["state"] == "committed" and effect.state == "failed":
+        if effect.settled == NOT_HAPPENED or not is_latest:
+            return _contradicted(writing, effect, outcome)
+    elif outcome["state"] == "failed" and is_latest and _said_by_a_person(effect, HAPPENED):
+        return _contradicted(writing, effect, outcome | {"state": "in_doubt", "ended_at": None})
     return effect
 
 
+def _said_by_a_person(effect: EffectRecord, settled: str) -> bool:
+    return effect.settled == settled and (effect.evidence or {}).get("settled") == settled
+
+
 def _contradicted(writing: Writing, effect: EffectRecord, outcome: dict[str, Any]) -> EffectRecord:
-    """It happened, and somebody had said that it did not."""
+    """It happened, and somebody had said that it did not; or the other way round.
+
+    That an earlier attempt happened counts against whatever failed after it: it was begun only
+    because the earlier one was said not to have happened.
+    """
     before = effect.evidence or {}
     against = {"settled": effect.settled, "by": before.get("by"), "at": effect.ended_at}
     evidence = {**(outcome["evidence"] or {}), "against": against, "before": effect.evidence}

@@ -18,6 +18,7 @@ from agent.store.named_secrets import (
     MASK,
     SHORTEST,
     NamedSecrets,
+    encodings,
     free_name,
     masked_by_name,
     masked_fields,
@@ -128,7 +129,9 @@ class Masks:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        own = sorted({s for s in secrets if len(s) >= SHORTEST}, key=len, reverse=True)
+        values = {secret for secret in secrets if len(secret) >= SHORTEST}
+        encoded = {form for secret in values for form in encodings(secret)}
+        own = sorted(values | encoded, key=len, reverse=True)
         self._spellings = [canonical_json(secret)[1:-1] for secret in own]
         # A mark is taken as a whole, lest a secret that is a word of it be found in there.
         self._own = re.compile("|".join(map(re.escape, [*own, *MARKS])))

@@ -3,17 +3,21 @@ the same values wherever else they are said.
 
 What goes into the record is often words about a call: an error that quotes an argument, a summary
 that has it in a sentence, a log line. A value that stands under a secret-looking name is found
-again there as it is, as JSON or Python spells it, without the space around it, and cut short.
+again there as it is, as JSON or Python spells it, encoded for an address, for HTML or in base64,
+without the space around it, and cut short.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from string import ascii_letters, digits
 from typing import Any
+from urllib import parse
 
 from agent.canonical import canonical_json
 
@@ -25,6 +29,11 @@ SHORTEST = 8
 SHORTEST_ALONE = 6
 """Characters of one that is masked where it stands alone: not only letters, not within a word."""
 
+MOST_ENCODED = 100
+"""Secrets of one entry that are also looked for encoded: each takes ten times as long."""
+
+_FEW = 64
+
 # Matched against a name without case and separators. Counts of tokens are not secrets.
 _SECRET = re.compile(
     r"password|passwd|passphrase|passcode|secret|credential|authorization|authentication"
@@ -32,6 +41,10 @@ _SECRET = re.compile(
     r"|token(?!s|ize|izer|count|limit|usage|budget|type)|jwt$"
 )
 _SECRET_WHOLE = frozenset({"pwd", "pass", "auth", "pin", "otp", "cvv", "cvc", "xauth"})
+# A field may also be an object, ``{"name": "Authorization", "value": …}``.
+_NAMES = frozenset({"name", "key", "header", "field"})
+_VALUES = frozenset({"value", "values", "val"})
+_LONGEST_NAME = 64
 _SEPARATORS = re.compile(r"[^a-z0-9]")
 
 
@@ -48,12 +61,37 @@ def masked_by_name(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return {
-            key: MASK if isinstance(key, str) and looks_secret(key) else masked_by_name(item)
-            for key, item in value.items()
+            key: MASK if is_secret else masked_by_name(item)
+            for key, item, is_secret in _fields(value)
         }
     if isinstance(value, list | tuple):
+        if _are_pairs(value):
+            return [[name, MASK if _is_named(name) else masked_by_name(v)] for name, v in value]
         return [masked_by_name(item) for item in value]
     return value
+
+
+def _fields(value: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    """Each key and value of an object, and whether that is a secret by its name."""
+    says_so = any(_is_one_of(_NAMES, key) and _is_named(item) for key, item in value.items())
+    for key, item in value.items():
+        yield key, item, _is_named(key) or (says_so and _is_one_of(_VALUES, key))
+
+
+def _are_pairs(value: Sequence[Any]) -> bool:
+    """Whether a list is one of fields, each ``[name, value]``."""
+    return all(
+        isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+        for item in value
+    )
+
+
+def _is_one_of(names: frozenset[str], key: Any) -> bool:
+    return isinstance(key, str) and key.lower() in names
+
+
+def _is_named(name: Any) -> bool:
+    return isinstance(name, str) and len(name) <= _LONGEST_NAME and looks_secret(name)
 
 
 def without_secrets(value: Any, *about: Any) -> Any:
@@ -75,7 +113,12 @@ def free_name(name: Any, taken: Mapping[Any, Any]) -> Any:
 MARK = re.compile(r"«masked(?:: [^«»]{1,40}+)?»")
 """What stands in place of a secret, of this kind or of another."""
 
-_CUTS = ("…", "...", "\\u2026")
+_CUT = re.compile(
+    r"(?:…|\.\.\.|\\u2026)|\s{0,2}[\[(<{][ .…+\d]{0,20}"
+    r"(?:[.…]|truncated|cut|snip|shortened|omitted|more|char|byte)",
+    re.IGNORECASE,
+)
+"""What may stand where a text was cut short."""
 
 
 class NamedSecrets:
@@ -85,9 +128,17 @@ class NamedSecrets:
     """
 
     def __init__(self, *values: Any) -> None:
-        found = {form for value in values for secret in _secrets(value) for form in _forms(secret)}
+        secrets = dict.fromkeys(secret for value in values for secret in _secrets(value))
+        found = {
+            form
+            for number, secret in enumerate(secrets)
+            for form in _forms(secret, encoded=number < MOST_ENCODED)
+        }
         self._found = frozenset(found)
         self._forms = sorted(found, key=len, reverse=True)
+        self._heads: dict[str, list[str]] = {}
+        for form in self._forms:
+            self._heads.setdefault(form[:SHORTEST_ALONE], []).append(form)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -124,47 +175,75 @@ class NamedSecrets:
         return MASK if _is_number(value) and repr(value) in self._found else value
 
     def _masked(self, text: str) -> str:
-        for form in self._forms:
+        forms = self._begun_in(text)
+        for form in forms:
             if form not in text:
                 continue
             if len(form) >= SHORTEST:
                 text = text.replace(form, MASK)
             else:
                 text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
-        for form in self._forms:
+        for form in forms:
             text = _without_beginnings(form, text)
         return text
 
+    def _begun_in(self, text: str) -> list[str]:
+        """The forms whose beginning stands in a text, the longest first.
+
+        Many are found in one pass over the text, a few sooner one after the other.
+        """
+        if len(self._forms) <= _FEW:
+            return self._forms
+        length = SHORTEST_ALONE
+        parts = {text[at : at + length] for at in range(len(text) - length + 1)}
+        begun = [form for head in parts & self._heads.keys() for form in self._heads[head]]
+        return sorted(begun, key=len, reverse=True)
+
 
 def _secrets(value: Any) -> Iterator[str]:
-    """The texts and numbers that stand under secret-looking names, at any depth."""
+    """The texts and numbers that stand under secret-looking names, at any depth, also in a text
+    that is JSON."""
     waiting = [(value, False)]
     while waiting:
         inner, is_secret = waiting.pop()
         match inner:
             case Mapping():
-                waiting += [(inner[key], is_secret or _is_named(key)) for key in inner]
+                waiting += [(item, is_secret or named) for _, item, named in _fields(inner)]
+            case list() | tuple() if not is_secret and _are_pairs(inner):
+                waiting += [(item, _is_named(name)) for name, item in inner]
             case list() | tuple():
                 waiting += [(item, is_secret) for item in inner]
             case str() if is_secret:
                 yield inner
             case _ if is_secret and _is_number(inner):
                 yield repr(inner)
+            case str():
+                waiting.append((_within(inner), False))
 
 
-def _is_named(key: Any) -> bool:
-    return isinstance(key, str) and looks_secret(key)
+def _within(text: str) -> Any:
+    """The value of a text that is the JSON of an object or a list, and may name a secret."""
+    if text.lstrip()[:1] not in ("{", "[") or not names_a_secret(text):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _forms(secret: str) -> Iterator[str]:
-    """How a value may be spelled in a text: also as JSON or Python spells it, once or twice."""
-    forms = {secret, secret.strip()}
+def _forms(secret: str, *, encoded: bool) -> Iterator[str]:
+    """How a value may be spelled in a text: as it is, as JSON or Python spells it, once or twice,
+    and ``encoded``."""
+    plain, forms = {secret, secret.strip()}, set()
+    if encoded:
+        forms = {form for text in plain if _is_long_enough(text) for form in encodings(text)}
     for _ in range(2):
-        forms |= {spelled for form in forms for spelled in _spellings(form)}
+        plain |= {spelled for form in plain for spelled in _spellings(form)}
+    forms |= plain
     return (form for form in forms if _is_long_enough(form))
 
 
@@ -174,6 +253,32 @@ def _spellings(text: str) -> tuple[str, ...]:
         json.dumps(text, ensure_ascii=False)[1:-1],
         repr(text)[1:-1],
     )
+
+
+# What the encoders of browsers and of several languages leave as it is.
+_UNQUOTED = ("", "/", "!*'()", ";,/?:@&=+$!*'()#")
+
+
+def encodings(text: str) -> set[str]:
+    """A text as it stands in an address, in HTML, and within anything in base64."""
+    found = {html.escape(text), html.escape(text, quote=False)}
+    found.add(html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"))
+    data = text.encode("utf-8", "surrogatepass")
+    quoted = {parse.quote_plus(data), *(parse.quote(data, safe=signs) for signs in _UNQUOTED)}
+    for form in quoted:
+        found |= {form, re.sub("%[0-9A-F]{2}", lambda hexed: hexed[0].lower(), form)}
+    return {*found, *_in_base64(data)} - {text}
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """The part of it that is the same whatever stands before and after, as in ``user:password``."""
+    for before in range(3):
+        whole = b64encode(bytes(before) + data).decode()
+        own = whole[-(-8 * before // 6) : 8 * (before + len(data)) // 6]
+        yield from (own, own.translate(_AS_IN_ADDRESSES))
+
+
+_AS_IN_ADDRESSES = str.maketrans("+/", "-_")
 
 
 def _is_long_enough(form: str) -> bool:
@@ -187,7 +292,7 @@ def _without_beginnings(form: str, text: str) -> str:
     at = text.find(head)
     while at >= 0:
         end = _common_end(form, text, at)
-        is_cut = end - at < len(form) and (end == len(text) or text.startswith(_CUTS, end))
+        is_cut = end - at < len(form) and (end == len(text) or _CUT.match(text, end))
         if is_cut:
             parts += [text[done:at], MASK]
             done = end

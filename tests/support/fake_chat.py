@@ -298,6 +298,9 @@ class FakeSession:
         changed = {"args": args, "digest": "another", "preview": preview, "provenance": None}
         return approval if args == approval.args else approval.model_copy(update=changed)
 
+    def is_under_way(self, approval: ApprovalRecord) -> bool:
+        return False
+
     def decide(self, approval_id: str, decision: Decision) -> ApprovalRecord:
         decided = self._store.decide(approval_id, decision, "ada", "chat")
         self._log(f"{approval_id} {decision.type} {json.dumps(decision.args)} {decision.message!r}")

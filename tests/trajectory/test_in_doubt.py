@@ -259,7 +259,7 @@ async def test_a_record_that_can_tell_later_is_asked_again_when_the_session_goes
     def find(args: Any, info: Any) -> Finding:
         return Finding(None, "The desk is closed.") if closed[0] else service.find(args, info)
 
-    tools = service.tools(reconcile=find)
+    tools = service.tools(reconcile=find, timeout=0.5)
     async with session(tmp_path, [act(1), "Done."], tools=tools) as (app, opened):
         await interrupted_in(opened, service, monkeypatch)
         assert (await resumed(opened)).done.state == "waiting"
@@ -375,42 +375,18 @@ async def test_nor_by_another_run_of_the_same_process(
         assert len(service.entries) == 1
 
 
-async def test_what_an_earlier_attempt_says_late_is_evidence_and_no_more(tmp_path: Path) -> None:
-    service = Service(plan=["hangs after", "answers"])
-    gate = asyncio.Event()
-    enter = service.enter
+async def test_nor_is_it_sent_again_under_its_key_until_then(tmp_path: Path) -> None:
+    service = Service(plan=["hangs after"])
+    tools = service.tools(idempotency="key", timeout=0.2)
+    async with session(tmp_path, [act(1), "Hm."], tools=tools) as (app, opened):
+        await converse(opened, "go", approves)
+        assert (the_effect(app).state, the_effect(app).attempts) == ("in_doubt", 1)
+        assert len(service.entries) == 1
 
-    async def slow(n: int) -> str:
-        answer = await enter(n)
-        if service.entries[-1][1] == 2 and not service.goes_on.is_set():
-            service.goes_on.set()  # while the second attempt is under way, the first one ends
-            await gate.wait()
-        return answer
-
-    service.enter = slow  # type: ignore[method-assign]
-    tools = service.tools(idempotency="key", timeout=2)
-    async with session(tmp_path, [act(1), "Done."], tools=tools) as (app, opened):
-        await converse(opened, "go", stays_silent)
-        opened.decide(opened.pending()[0].id, Decision("approve"))
-        driving = asyncio.create_task(resumed(opened))
-        await service.goes_on.wait()
-        late = await entry_of(app, opened, "effect.late")
-        assert (late["attempt"], late["state"]) == (1, "committed")
-        assert (the_effect(app).state, the_effect(app).attempts) == ("intended", 2)
-
-        gate.set()
-        done = await driving
-        assert done.results["c1"] == service.answer(1)
-        assert (the_effect(app).state, the_effect(app).attempts) == ("committed", 2)
+        service.goes_on.set()
+        await body_of(app, the_effect(app))
+        assert (the_effect(app).state, the_effect(app).transport) == ("committed", "late")
         assert service.numbers == [1]
-
-
-async def entry_of(app: Application, opened: AgentSession, kind: str) -> dict[str, Any]:
-    """The first trail entry of a kind, as soon as it is there."""
-    while True:
-        for entry in app.store.trail.entries(opened.id, kind=kind):
-            return entry.data
-        await asyncio.sleep(0.005)
 
 
 # --- sending it again ------------------------------------------------------------------------
@@ -668,6 +644,8 @@ async def test_a_session_that_moves_on_enters_nothing_again(
         opened,
     ):
         await interrupted_in(opened, service, monkeypatch)
+        for body in app._under_way.of_session(opened.id):
+            body.cancel()  # as the end of a process does
         await body_of(app, the_effect(app))
         if leaving == "a cancel":
             await opened.cancel()

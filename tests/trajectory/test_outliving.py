@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from agent.application import Application
-from agent.errors import SaysoError
+from agent.errors import InvalidDecision, SaysoError
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import approves, stays_silent
+from agent.middleware import writes
 from agent.session import AgentSession
 from agent.store.records import EffectRecord
 from agent.types import Decision
 from tests.support.sessions import application
 from tests.support.unsure import Number, act
-from tools.contract import CallInfo, Contract, Finding, make_tool
+from tools.contract import CallInfo, Contract, Finding, ToolFailure, make_tool
 
 OPENS_IT = """
 import asyncio, sys
@@ -50,6 +51,7 @@ class Slow:
     numbers: list[int] = field(default_factory=list)
     overlaps: int = 0
     entries: int = 0
+    fails: bool = False
     goes_on: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -61,22 +63,29 @@ class Slow:
         self.entries += 1
         self.overlaps = max(self.overlaps, self._inside)
         self.goes_on.wait(30)
-        self.numbers.append(n)
         self._inside -= 1
+        if self.fails:
+            raise ToolFailure("the list is full.")
+        self.numbers.append(n)
         return "added"
+
+    async def act_over_a_thread(self, n: int) -> str:
+        """Add a number."""
+        return await asyncio.to_thread(self.act, n)
 
     def find(self, args: Any, info: CallInfo) -> Finding:
         """Looks, and finds what is there so far."""
         return Finding(args["n"] in self.numbers, "Looked.")
 
-    def tools(self, **contract: Any) -> list[Any]:
+    def tools(self, body: Any = None, **contract: Any) -> list[Any]:
         writes: dict[str, Any] = {
             "effects": frozenset({"write:numbers"}),
             "open_world": False,
             "reconcile": self.find,
             "timeout": 0.2,
         }
-        return [make_tool(self.act, args=Number, contract=Contract(**writes | contract))]
+        kind = Contract(**writes | contract)
+        return [make_tool(body or self.act, args=Number, contract=kind, name="act")]
 
 
 @asynccontextmanager
@@ -182,4 +191,117 @@ async def test_that_it_happened_counts_against_a_person_who_had_said_that_it_did
             assert line.endswith("although ana had said that it did not")
         kinds = [entry.kind for entry in app.store.trail.entries(effect.session)]
         assert kinds[-2:] == ["effect.late", "effect.contradicted"]
+        assert app.store.trail.verify() == []
+
+
+# --- what is stopped, said or tried meanwhile ------------------------------------------------
+
+
+async def test_a_body_that_works_in_a_thread_of_its_own_outlives_a_hard_stop_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writes, "GRACE", 0)
+    slow = Slow()
+    tools = slow.tools(slow.act_over_a_thread)
+    async with application(tmp_path, [act(1), "Hm."], tools=tools) as app:
+        async with app.new_session() as opened:
+            await converse(opened, "go", stays_silent)
+            opened.decide(opened.pending()[0].id, Decision("approve"))
+            driving = asyncio.create_task(_resumed(opened))
+            while not slow.entries:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            opened.request_stop()
+            opened.request_stop()
+            assert (await driving).done.state == "interrupted"
+        (effect,) = app.store.ledger.list()
+        assert (effect.state, effect.transport) == ("in_doubt", "cancelled")
+        assert app.store.leases.holder(effect.session) is not None
+        try:
+            async with app.open_session(effect.session) as again:
+                assert (await _resumed(again)).done.state == "waiting"
+                assert (await again.look_up(effect.id)).state == "in_doubt"
+        finally:
+            slow.goes_on.set()
+        late = await ended(app, effect)
+        assert (late.state, late.transport, late.attempts) == ("committed", "late", 1)
+        assert (slow.numbers, slow.entries) == ([1], 1)
+
+
+async def _resumed(opened: AgentSession) -> Trajectory:
+    return Trajectory([event async for event in opened.resume()])
+
+
+async def test_nobody_can_say_in_its_session_that_it_did_not_happen(tmp_path: Path) -> None:
+    slow = Slow()
+    async with left(tmp_path, slow) as (app, effect), app.open_session(effect.session) as again:
+        (asked,) = again.pending()
+        assert again.is_under_way(asked)
+        with pytest.raises(InvalidDecision, match="still under way here"):
+            again.decide(asked.id, Decision("respond", message="not happened"))
+        assert again.pending() == [asked]
+        slow.goes_on.set()
+        assert (await ended(app, effect)).state == "committed"
+        assert not again.is_under_way(asked)
+
+
+async def test_no_further_attempt_begins_whatever_is_said_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writes, "GRACE", 0)
+    slow = Slow()
+    async with (
+        application(tmp_path, [act(1), "Hm."], tools=slow.tools(timeout=0.5)) as app,
+        app.new_session() as opened,
+    ):
+        await converse(opened, "go", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+        driving = asyncio.create_task(_resumed(opened))
+        while not slow.entries:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        opened.request_stop()
+        opened.request_stop()
+        await driving
+        (effect,) = app.store.ledger.list()
+        app.store.ledger.settle(effect.id, False, app.actor)  # as another process may
+        try:
+            assert "Not begun" in (await _resumed(opened)).results["c1"]
+            assert app.store.ledger.get(effect.id).attempts == 1
+        finally:
+            slow.goes_on.set()
+        late = await ended(app, effect)
+        assert (late.state, late.settled, slow.numbers) == ("committed", None, [1])
+
+
+async def test_bodies_of_one_conflict_key_never_overlap_whichever_attempts_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writes, "BACK_OFF", 0)
+    slow = Slow()
+    tools = slow.tools(idempotency="key", reconcile=None, conflict_key=lambda args: "numbers")
+    async with application(tmp_path, [act(1), "Hm."], tools=tools) as app:
+        async with app.new_session() as opened:
+            await converse(opened, "go", approves)
+        (effect,) = app.store.ledger.list()
+        assert (effect.state, slow.entries, slow.overlaps) == ("in_doubt", 1, 1)
+        slow.goes_on.set()
+        assert (await ended(app, effect)).state == "committed"
+
+
+async def test_that_it_failed_puts_in_doubt_what_a_person_had_said_to_have_happened(
+    tmp_path: Path,
+) -> None:
+    slow = Slow(fails=True)
+    async with left(tmp_path, slow) as (app, effect):
+        app.store.ledger.settle(effect.id, True, app.actor)
+        slow.goes_on.set()
+        late = await ended(app, effect)
+        assert (late.state, late.settled) == ("in_doubt", None)
+        async with app.open_session(effect.session) as again:
+            (line,) = again.receipt().unknown
+            assert "the list is full" in line
+            assert line.endswith("although ana had said that it happened")
+            await converse(again, "And now?", stays_silent)
+            (asked,) = again.pending()
+            again.decide(asked.id, Decision("respond", message="not happened"))
+        assert app.store.ledger.get(effect.id).state == "failed"
         assert app.store.trail.verify() == []

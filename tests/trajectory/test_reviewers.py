@@ -537,12 +537,12 @@ async def test_a_doubt_stays_when_the_session_moves_on_and_when_it_is_cancelled(
 
 
 class Hanging(World):
-    """A world whose tool never answers, so that stopping leaves the call open and in doubt."""
+    """A world whose tool does not answer, so that stopping leaves the call open and in doubt."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hangs = True
-        self.entered = asyncio.Event()
+        self.entered, self.breaks = asyncio.Event(), asyncio.Event()
 
     def tool(self) -> Any:
         async def act(n: int) -> str:
@@ -550,24 +550,38 @@ class Hanging(World):
             self.numbers.append(n)
             self.entered.set()
             if self.hangs:
-                await asyncio.Event().wait()
-            if n in self.lost:
+                await self.breaks.wait()
+            if self.hangs or n in self.lost:
+                self.hangs = False
                 raise OutcomeUnknown("the connection broke.")
             return f"appended {n}"
 
-        effects = frozenset({"write:numbers"})
-        return make_tool(act, args=Number, contract=Contract(effects=effects, open_world=False))
+        contract = Contract(
+            effects=frozenset({"write:numbers"}),
+            open_world=False,
+            always=lambda args: Scope("any number", {}),
+        )
+        return make_tool(act, args=Number, contract=contract)
 
 
-async def left_in_doubt(opened: AgentSession, world: Hanging) -> None:
+async def left_in_doubt(app: Application, opened: AgentSession, world: Hanging) -> None:
     """Approve the write that waits, and stop at once while it is under way."""
     opened.decide(opened.pending()[0].id, Decision("approve"))
-    driving = asyncio.create_task(resumed(opened))
+    await stopped_within(app, opened, world, asyncio.create_task(resumed(opened)))
+
+
+async def stopped_within(
+    app: Application, opened: AgentSession, world: Hanging, driving: asyncio.Task[Trajectory]
+) -> None:
+    """Stop at once while the write is under way; then it breaks."""
     await world.entered.wait()
     opened.request_stop()
     opened.request_stop()
     assert (await driving).done.state == "interrupted"
-    world.hangs = False
+    (doubt,) = app.store.ledger.open_doubts(opened.id)
+    world.breaks.set()
+    while opened.still_runs(doubt):  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -583,7 +597,7 @@ async def test_moving_on_from_an_open_doubt_answers_its_call_and_keeps_the_quest
     world = Hanging()
     async with session(tmp_path, [act(1), "All right."], tools=[world.tool()]) as (app, opened):
         await converse(opened, "go", stays_silent)
-        await left_in_doubt(opened, world)
+        await left_in_doubt(app, opened, world)
         assert (await resumed(opened)).done.state == "waiting"
         (doubt,) = opened.pending()
 
@@ -604,7 +618,7 @@ async def test_what_a_person_says_about_an_open_doubt_is_what_the_model_is_told(
     world = Hanging()
     async with session(tmp_path, [act(1), "Good."], tools=[world.tool()]) as (app, opened):
         await converse(opened, "go", stays_silent)
-        await left_in_doubt(opened, world)
+        await left_in_doubt(app, opened, world)
         done = await review(
             opened, Settles(happened=True), Trajectory((await resumed(opened)).events)
         )
@@ -621,7 +635,7 @@ async def test_a_second_attempt_that_is_in_doubt_again_is_a_new_question(tmp_pat
     world.lost = {1}
     async with session(tmp_path, [act(1), "Hm."], tools=[world.tool()]) as (app, opened):
         await converse(opened, "go", stays_silent)
-        await left_in_doubt(opened, world)
+        await left_in_doubt(app, opened, world)
         await resumed(opened)
         (first,) = opened.pending()
         opened.decide(first.id, Decision("respond", message="not happened"))
@@ -636,6 +650,29 @@ async def test_a_second_attempt_that_is_in_doubt_again_is_a_new_question(tmp_pat
         (effect,) = app.store.ledger.list()
         assert (effect.state, effect.attempts) == ("committed", 2)
         assert app.store.trail.verify() == []
+
+
+@pytest.mark.usefixtures("no_grace")
+async def test_what_ran_under_a_rule_is_not_asked_about_once_its_doubt_is_answered(
+    tmp_path: Path,
+) -> None:
+    world = Hanging()
+    steps = [act(2), "First.", act(1), "Good."]
+    async with session(tmp_path, steps, tools=[world.tool()]) as (app, opened):
+        world.hangs = False
+        await converse(opened, "first", stays_silent)
+        opened.allow_always(opened.pending()[0].id)
+        await resumed(opened)
+        world.hangs = True
+        world.entered.clear()
+        driving = asyncio.create_task(converse(opened, "go", stays_silent))
+        await stopped_within(app, opened, world, driving)
+        await resumed(opened)
+        (doubt,) = opened.pending()
+        opened.decide(doubt.id, Decision("respond", message="happened"))
+        done = await resumed(opened)
+        assert (done.done.answer, opened.pending()) == ("Good.", [])
+        assert [row.kind for row in app.store.approvals.list(None)] == ["in_doubt", "write"]
 
 
 class OfItsOwnClass(StructuredTool):

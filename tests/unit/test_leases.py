@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent import leases
-from agent.errors import LeaseLost, SessionBusy
+from agent.errors import LeaseLost, SessionBusy, StoreError
 from agent.leases import Holdings, LeaseKeeper
 from agent.store import Owner, Store
 from agent.store.records import LeaseRecord
@@ -304,6 +305,32 @@ async def test_who_opens_the_session_again_holds_it_alone(store: Store, session:
     assert store.leases.holder(session) is None
 
 
+async def test_who_cannot_open_it_again_leaves_it_kept(
+    store: Store, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = asyncio.Event()
+    running = [asyncio.ensure_future(event.wait())]
+    mine = holdings(store, 0.3, running)
+    async with mine.hold(session):
+        pass
+
+    def fails(*_: object) -> Any:
+        raise StoreError("the database is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.leases, "acquire", fails)
+        with pytest.raises(StoreError):
+            async with mine.hold(session):
+                raise AssertionError("not reached")
+    held_until = store.leases.holder(session)
+    while (now := store.leases.holder(session)) == held_until:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # until it was renewed
+    assert now is not None
+    event.set()
+    while store.leases.holder(session) is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
 async def test_what_runs_when_the_process_closes_keeps_it_until_the_process_ends(
     store: Store, session: str
 ) -> None:
@@ -312,7 +339,10 @@ async def test_what_runs_when_the_process_closes_keeps_it_until_the_process_ends
     mine = holdings(store, LONG, running)
     async with mine.hold(session):
         pass
+    before = time.time()
     await mine.close()
-    assert store.leases.holder(session) is not None
+    kept = store.leases.holder(session)
+    assert kept is not None
+    assert kept.expires_at >= before + leases.LAST_SECONDS  # threads of the loop are waited for
     assert asyncio.all_tasks() == tasks
     running[0].cancel()

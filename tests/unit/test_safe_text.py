@@ -97,6 +97,15 @@ def test_json_escapes_what_strict_would_name() -> None:
     assert shown == '{"to": "p\\u0430ypal", "note": "a\\u200bb\\u007f ü \\\\u0430"}'
 
 
+def test_a_word_of_an_alphabet_makes_nothing_ordinary_in_another_string() -> None:
+    fake = "\u0440\u0430\u0443"
+    assert exact_json([f"{fake} Привет"], indent=None) == f'["{fake} Привет"]'
+    for value in ({"to": fake, "note": "Привет"}, {"Привет": [fake]}, ['"Привет"\n\\', fake]):
+        shown = exact_json(value, indent=None)
+        assert '"\\u0440\\u0430\\u0443"' in shown
+        assert "Привет" in shown
+
+
 def test_the_letter_of_an_escape_is_no_part_of_a_word() -> None:
     assert exact_json("one\nПривет", indent=None) == '"one\\nПривет"'
 
@@ -122,6 +131,10 @@ def test_a_look_alike_names_its_word_and_letter() -> None:
         *(("A\u20111", "\u2011"), ("x\ua78fy", "\ua78f"), ("to: \u2013100", "\u2013")),
         *(("\u2228isa", "\u2228"), ("http\uff1a\uff0f\uff0fx", "\uff1a\uff0f\uff0f")),
         ("銀行 http\uff1a\uff0f\uff0fx\uff0ecom へ", "\uff1a\uff0f\uff0f\uff0e"),
+        # stops and separators of other scripts, where those of ASCII would stand
+        *((f"a{sign}b.com", sign) for sign in "。｡۔‧٫٬։܂"),
+        *((f"1{sign}000", sign) for sign in "‚‧٫٬ꓸ"),
+        *(("docs/ﾉx", "ﾉ"), ("銀行 a。com へ", "。"), ("مرحبا 1٬000", "٬"), ("to acc1։", "։")),
         # strokes over a letter
         *(("b\u0335\u0336\u0337\u0338", "\u0335\u0336\u0337\u0338"), ("o\u20d2", "\u20d2")),
         # digits
@@ -154,6 +167,10 @@ def test_what_imitates_ascii_is_found(text: str, found: str) -> None:
         "مرحبا ١٢٣ iPhone ٤",
         "ไทย ใช้iPhone๑๕เครื่อง",
         "→ • … — “a” ‹b› it’s l'eau",
+        "Er sagte ‚so‘ (‚ja‘)",
+        "新しいiPhone。とても良い。マーク‧トウェイン",
+        "یہ iPhone۔ اچھا",
+        "Բարև, iPhone։",
     ],
 )
 def test_ordinary_text_of_any_language_is_left_as_it_is(text: str) -> None:

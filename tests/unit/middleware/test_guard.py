@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import typing
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -330,6 +331,13 @@ UNFINISHED: dict[str, Callable[[str], Any]] = {
     "a function": lambda text: lambda: text,
     "coroutines": lambda text: [_asynchronous(str)(text), _asynchronous(str)(text)],
 }
+
+
+@pytest.mark.parametrize("kind", ["an object", "a partial"])
+def test_the_types_of_a_body_without_annotations_can_be_asked_for(kind: str) -> None:
+    """As LangGraph does when the agent is built."""
+    tool: Any = guarded(HIDDEN[kind](str))
+    typing.get_type_hints(tool.coroutine)
 
 
 @pytest.mark.parametrize("kind", UNFINISHED)

@@ -99,6 +99,14 @@ def test_nothing_in_a_panel_is_hidden_or_obeyed():
     assert "be␇cause␛]0;t␇" in text
 
 
+def test_a_look_alike_is_not_hidden_by_an_ordinary_word_of_another_argument():
+    args = {"to": ["\u0440\u0430\u0443.com"], "path": "a\uff0fb", "note": "Спасибо, 日本"}
+    text = drawn(approval_panel(proposal(1, "t", args), SESSION), width=100)
+    assert '"\\u0440\\u0430\\u0443.com"' in text
+    assert "! “\u0440\u0430\u0443.com” holds ⟨U+0440⟩" in text
+    assert "! “a\uff0fb” holds ⟨U+FF0F⟩" in text
+
+
 def test_long_arguments_are_whole_at_any_width():
     value = "x" * 300 + "END"
     text = drawn(approval_panel(proposal(1, "t", {"v": value}), SESSION), width=40)
@@ -174,6 +182,12 @@ look({"n":1}) shows:
   │ 3
 """
     )
+
+
+def test_a_write_in_doubt_that_still_runs_here_is_said_to() -> None:
+    doubt = proposal(1, "pay", {}, kind="in_doubt")
+    assert "still under way here" in drawn(approval_panel(doubt, SESSION, under_way=True))
+    assert "still under way here" not in drawn(approval_panel(doubt, SESSION))
 
 
 def test_the_name_of_an_argument_is_told_from_its_value():

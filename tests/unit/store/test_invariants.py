@@ -78,7 +78,10 @@ class Machine(RuleBasedStateMachine):
         known = self.store.approvals.for_call(self.session, "m1", call, kind)
         asked = ask(self.store, self.session, call, kind=kind)
         effect = self.store.ledger.for_call(self.session, "m1", call)
-        if known and (kind == "write" or known.attempt == (effect.attempts if effect else 1)):
+        is_refuted = known and known.status == "answered" and effect and effect.state == "in_doubt"
+        if is_refuted and kind == "in_doubt":
+            assert (asked.status, asked.attempt > known.attempt) == ("pending", True)  # type: ignore[union-attr]
+        elif known and (kind == "write" or known.attempt >= (effect.attempts if effect else 1)):
             assert asked == known
         elif kind == "in_doubt" and effect and effect.state in ("committed", "failed"):
             assert (asked.status, asked.comment) == ("superseded", f"found out: {effect.state}")
@@ -145,8 +148,13 @@ class Machine(RuleBasedStateMachine):
             return
         attempt = effect.attempts - earlier
         after = self.store.ledger.finish(effect.id, attempt=attempt, state=state, result={"n": 1})
-        if not earlier and effect.settled == "not happened" and state == "committed":
+        if state == "committed" and (
+            (earlier and effect.state == "failed") or effect.settled == "not happened"
+        ):
             assert (after.state, after.settled) == ("committed", None)
+            self.contradicted.add(effect.id)
+        elif not earlier and effect.settled == "happened" and state == "failed":
+            assert (after.state, after.settled) == ("in_doubt", None)
             self.contradicted.add(effect.id)
         elif earlier or effect.state in ("committed", "failed"):
             assert after == effect

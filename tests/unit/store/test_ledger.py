@@ -154,13 +154,49 @@ def test_that_it_happened_counts_against_whoever_had_said_that_it_did_not(
     assert store.trail.verify() == []
 
 
-def test_what_is_said_to_have_happened_stands_whatever_comes_late(
+def test_what_is_said_to_have_happened_is_in_doubt_again_when_it_answers_that_it_failed(
     store: Store, lease: LeaseRecord
 ) -> None:
     effect = in_doubt(store, lease)
+    first = ask(store, lease.session, kind="in_doubt")
     settled = store.ledger.settle(effect.id, True, BOB)
-    for state in ("in_doubt", "failed", "committed"):
+    for state in ("in_doubt", "committed"):
         assert store.ledger.finish(effect.id, attempt=1, state=state, result=None) == settled  # type: ignore[arg-type]
+    failed = store.ledger.finish(effect.id, attempt=1, state="failed", result={"text": "full"})
+    assert (failed.state, failed.settled, failed.ended_at) == ("in_doubt", None, None)
+    assert failed.evidence is not None
+    against = {"settled": "happened", "by": settled.evidence["by"], "at": settled.ended_at}  # type: ignore[index]
+    assert (failed.evidence["against"], failed.evidence["before"]) == (against, settled.evidence)
+    assert store.ledger.get(effect.id) == failed
+    second = ask(store, lease.session, kind="in_doubt")
+    assert (second.status, second.id != first.id) == ("pending", True)
+    assert store.approvals.get(first.id).status == "answered"
+
+
+def test_what_the_record_shows_to_have_happened_stands_whatever_comes_late(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = in_doubt(store, lease)
+    finding = Finding(True, "It is there.")
+    found = store.ledger.find(effect.id, attempt=1, finding=finding, result={"text": "ok"})
+    for state in ("in_doubt", "failed", "committed"):
+        assert store.ledger.finish(effect.id, attempt=1, state=state, result=None) == found  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("transport", ["not entered", "answered"])
+def test_that_an_earlier_attempt_happened_counts_against_the_failure_of_a_later_one(
+    store: Store, lease: LeaseRecord, transport: str
+) -> None:
+    effect = in_doubt(store, lease)
+    store.ledger.settle(effect.id, False, BOB)
+    store.ledger.begin(**write_of(lease))
+    store.ledger.finish(effect.id, attempt=2, state="failed", result=None, transport=transport)
+    store.ledger.finish(effect.id, attempt=1, state="in_doubt", result=None)
+    assert store.ledger.get(effect.id).state == "failed"
+    done = store.ledger.finish(effect.id, attempt=1, state="committed", result={"text": "ok"})
+    assert (done.state, done.result, done.attempts) == ("committed", {"text": "ok"}, 2)
+    assert store.ledger.get(effect.id) == done
+    assert store.trail.entries(lease.session)[-1].kind == "effect.contradicted"
 
 
 def test_the_result_of_an_earlier_attempt_does_not_end_a_later_one(
@@ -193,7 +229,6 @@ def test_settled_as_happened_it_never_runs_again(store: Store, lease: LeaseRecor
     with pytest.raises(AlreadyDecided) as second:
         store.ledger.settle(effect.id, False, ANN)
     assert (second.value.status, second.value.by) == ("committed", "bob")
-    assert store.ledger.finish(effect.id, attempt=1, state="failed", result=None) == settled
 
 
 def test_settled_as_not_happened_it_runs_again_under_the_same_key(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
+from urllib import parse
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -214,6 +216,13 @@ def test_the_secrets_of_this_process_are_masked_wherever_they_occur() -> None:
 
 def test_a_secret_goes_before_one_that_is_a_part_of_it() -> None:
     assert Masks([KEY[:10], KEY]).text(f"{KEY}, {KEY[:10]}!") == f"{OWN}, {OWN}!"
+
+
+def test_a_secret_of_its_own_is_found_encoded_too() -> None:
+    masks, secret = Masks(["env/Secret+Key=="]), "env/Secret+Key=="
+    basic = base64.b64encode(f"user:{secret}".encode()).decode()
+    said = masks.json({"e": f"?k={parse.quote(secret, safe='')}&n=1", "h": f"sent {basic}"})
+    assert json.loads(said) == {"e": f"?k={OWN}&n=1", "h": f"sent {basic[:7]}{OWN}"}
 
 
 def test_two_keys_that_become_the_same_are_both_kept() -> None:

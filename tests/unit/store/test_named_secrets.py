@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib import parse
 
 import pytest
 from hypothesis import given
@@ -116,6 +120,93 @@ def test_a_value_is_found_however_it_is_spelled(said: str) -> None:
     masked = secrets.masked(said)
     assert MASK in masked
     assert "hunter" not in masked
+
+
+PASSWORD = "kR7/x+Q9=z&z 'ü'!"
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        parse.quote(PASSWORD),
+        parse.quote(PASSWORD, safe=""),
+        parse.quote_plus(PASSWORD),
+        re.sub("%..", lambda found: found[0].lower(), parse.quote(PASSWORD)),
+        html.escape(PASSWORD),
+        html.escape(PASSWORD, quote=False),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "GET https://h/?q={}&n=1: 403", "x{}x"])
+def test_an_encoded_value_is_found(encoded: str, around: str) -> None:
+    said = around.replace("{}", encoded)
+    masked = NamedSecrets({"password": PASSWORD}).masked(said)
+    assert "kR7" not in masked
+    assert "Q9" not in masked
+
+
+@given(st.binary(max_size=4), st.text(min_size=8), st.binary(max_size=4))
+def test_a_value_within_base64_is_found(before: bytes, secret: str, after: bytes) -> None:
+    data = before + secret.encode() + after
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        said = encode(data).decode()
+        masked = NamedSecrets({"password": secret}).masked(said)
+        kept = len(masked.replace(MASK, ""))
+        # the digits that also hold bits of what stands beside it
+        assert kept <= len(encode(before)) + len(encode(after)) + 4 or _is_short(secret)
+        assert MASK in masked or _is_short(secret)
+
+
+def _is_short(secret: str) -> bool:
+    return len(secret.strip()) < 8
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"headers": [{"name": "Authorization", "value": "hunter2hunter"}]},
+        [{"Key": "X-Api-Key", "Value": "hunter2hunter"}, {"Key": "n", "Value": "ordinary1"}],
+        {"headers": [["Accept", "ordinary1"], ["Authorization", "hunter2hunter"]]},
+        {"body": ' {"user": "ordinary1", "password": "hunter2hunter"}'},
+        {"body": json.dumps([json.dumps({"password": "hunter2hunter"})])},
+        {"body": json.dumps({"headers": [{"name": "Cookie", "value": "hunter2hunter"}]})},
+    ],
+)
+def test_a_field_is_told_by_its_name_however_it_is_written(named: Any) -> None:
+    assert "hunter2hunter" not in repr(without_secrets(named))
+    assert without_secrets("hunter2hunter, ordinary1", named) == f"{MASK}, ordinary1"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "Ann", "value": "hunter2hunter"},
+        {"required": ["password", "username"], "n": [[1, 2], ["a", "b"]]},
+        {"body": "{password: broken", "list": "[1]"},
+        {"name": "the password and the token of everybody: " * 3, "value": "hunter2hunter"},
+    ],
+)
+def test_other_lists_and_objects_stay_as_they_are(value: dict[str, Any]) -> None:
+    assert without_secrets(value) == value
+
+
+@pytest.mark.parametrize(
+    "cut",
+    ["[truncated]", " [truncated 20 chars]", " (cut)", "<…>", " [12 more characters]", "[...]"],
+)
+def test_the_beginning_of_a_value_is_found_before_the_mark_of_a_cut(cut: str) -> None:
+    secrets = NamedSecrets({"password": "hunter2hunter"})
+    assert secrets.masked(f"said hunter2hu{cut} and on") == f"said {MASK}{cut} and on"
+    assert secrets.masked("said hunter2 [see there]") == "said hunter2 [see there]"
+
+
+@given(st.integers(0, 299), st.sampled_from(["{}", "a {}, b", "…{}"]))
+def test_among_many_values_each_is_found(number: int, around: str) -> None:
+    said = around.replace("{}", MANY[number])
+    assert MANY_SECRETS.masked(said) == around.replace("{}", MASK)
+
+
+MANY = [f"{number * 7919:06}-secret" for number in range(300)]
+MANY_SECRETS = NamedSecrets([{"token": secret} for secret in MANY])
 
 
 def test_short_and_common_values_are_left_alone() -> None:

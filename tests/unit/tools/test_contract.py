@@ -38,7 +38,9 @@ def test_a_field_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
         Contract(**fields)
 
 
-@pytest.mark.parametrize("wrong", [lambda args: 1 / 0, lambda args: 5, lambda args: {1}])
+@pytest.mark.parametrize(
+    "wrong", [lambda args: 1 / 0, lambda args: 5, lambda args: {1}, lambda args: "read:x"]
+)
 def test_effects_that_cannot_be_told_are_unknown_and_so_a_write(wrong: Any) -> None:
     effects = Contract(effects=wrong).effects_of({})
 
@@ -127,3 +129,15 @@ async def test_a_plain_tool_does_what_its_langchain_tool_does(function: Any) -> 
         for call in (plain.call, tool.ainvoke):
             with pytest.raises(ValidationError):
                 await call(arguments)
+
+
+async def test_a_plain_tool_awaits_what_a_decorator_hides_and_refuses_what_is_no_result() -> None:
+    def hidden(first: int, second: int) -> Any:
+        return waiting(first, second)
+
+    def lazy(first: int, second: int) -> Any:
+        return map(str, (first, second))
+
+    assert (await PlainTool(hidden, args=Pair, contract=WORST).call({"first": 1})).startswith("1 2")
+    with pytest.raises(TypeError, match="map"):
+        await PlainTool(lazy, args=Pair, contract=WORST).call({"first": 1})
