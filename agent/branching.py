@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 import prompts
 from agent.checks.limits import begins_turn
 from agent.errors import UsageError
-from agent.receipt import build_receipt, effect_lines, receipt_text
+from agent.receipt import build_receipt, effect_lines, known_since, receipt_text
 from agent.types import Receipt
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ def record_before(store: Store, session: str, turn: int) -> str:
         return ""
     came_from = store.sessions.branched_at(session)
     if came_from is None or turn > came_from.turn:
-        return receipt_text(build_receipt(store, session, turn))
+        record = receipt_text(build_receipt(store, session, turn))
+        if since := receipt_text(known_since(store, session, turn)):
+            record = f"{record}\n{prompts.message('known_since', record=since)}".strip()
+        return record
     since = _since(store, came_from.session, came_from.turn)
     parts = [record_before(store, came_from.session, came_from.turn)]
     if since:

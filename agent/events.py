@@ -118,6 +118,17 @@ class ReceiptReady:
 
 
 @dataclass(frozen=True)
+class KnownSince:
+    """What has become known of writes since they were last told of, before a turn begins.
+
+    Such as a result that came late, what the record showed, or what somebody said elsewhere.
+    """
+
+    type: ClassVar[str] = "known_since"
+    receipt: Receipt
+
+
+@dataclass(frozen=True)
 class Done:
     """The turn is over, or pauses. ``exit`` is the code a headless run ends with."""
 
@@ -140,5 +151,6 @@ Event = (
     | CallProgress
     | CallFinished
     | ReceiptReady
+    | KnownSince
     | Done
 )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Lines = tuple[str, ...]
 _MASKED = canonical_json(MASK)
 
+STARTED = "turn.started"
+"""The trail's entry that a turn begins with."""
+
 _NOT_DONE = {
     "rejected": "rejected",
     "answered": "not run, answered instead",
@@ -60,6 +63,31 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
         _on_one_line_each(waiting),
         refused=rejected or bool(denied),
     )
+
+
+def known_since(store: Store, session: str, turn: int) -> Receipt:
+    """What has become known of the writes of earlier turns since this one began."""
+    began = _began(store, session, turn)
+    return Receipt(*effect_lines(_changed(store, session, turn - 1, began)))
+
+
+def news(store: Store, session: str, turn: int) -> Receipt:
+    """``known_since`` this turn began, and what of its own writes since its receipt was told."""
+    told = store.trail.latest(1, session, "session.state")
+    changed = [
+        *_changed(store, session, turn - 1, _began(store, session, turn)),
+        *_changed(store, session, turn, told[0].at if told else None),
+    ]
+    return Receipt(*effect_lines({effect.id: effect for effect in changed}.values()))
+
+
+def _changed(store: Store, session: str, turn: int, since: str | None) -> list[EffectRecord]:
+    return store.ledger.changed_since(session, turn, since) if turn > 0 and since else []
+
+
+def _began(store: Store, session: str, turn: int) -> str | None:
+    started = store.trail.latest(2, session, STARTED)  # the one after it may have begun
+    return next((entry.at for entry in started if entry.data["turn"] == turn), None)
 
 
 def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:

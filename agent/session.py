@@ -38,12 +38,12 @@ from agent.errors import (
     ToolMissing,
     UsageError,
 )
-from agent.events import ApprovalAsked, Done, Event, ReceiptReady
+from agent.events import ApprovalAsked, Done, Event, KnownSince, ReceiptReady
 from agent.middleware.context import RECEIPT
 from agent.middleware.results import cut
 from agent.middleware.state import AgentContext, last_reply
 from agent.provenance import ATTACHED, ORDERED, labels_of_results
-from agent.receipt import build_receipt, describe_call
+from agent.receipt import STARTED, build_receipt, describe_call, news
 from agent.settling import compensation, look_up_effect
 from agent.streaming import GraphPass, Stopped, TurnReader, words_of
 from agent.types import Actor, Attachment, Authority, Decision, Receipt, SessionState
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sayso")
 
-STARTED = "turn.started"
 """The trail entry of a user's message."""
 
 NOTHING_LEFT = object()
@@ -189,8 +188,16 @@ class AgentSession:
         return {"tool": call.tool, "args": dict(call.args), "undoes": effect.id}
 
     def _last_standing(self) -> EffectRecord:
-        for effect in self._store.ledger.list(session=self.id, state="committed", limit=None):
-            if effect.undoes is None and self._store.ledger.undone_by(effect.id) is None:
+        """The last write that happened and was not undone; one that undoes another is none, and
+        one that undoes such a one is."""
+        ledger = self._store.ledger
+        undoing: set[str] = set()
+        effects = ledger.list(session=self.id, state="committed", limit=None)
+        for effect in reversed(effects):
+            if effect.undoes is not None and effect.undoes not in undoing:
+                undoing.add(effect.id)
+        for effect in effects:
+            if effect.id not in undoing and ledger.undone_by(effect.id) is None:
                 return effect
         raise NotFound("write", "to undo", hint="No write of this session stands.")
 
@@ -213,7 +220,7 @@ class AgentSession:
             CallsWait: When calls wait and ``supersede`` is false. Nothing was changed.
             LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
-        snapshot = await self._snapshot()
+        snapshot, known_since = await self._snapshot(), news(self._store, self.id, self.record.turn)
         waiting = [approval for approval in self.pending() if approval.kind == "write"]
         if waiting and not supersede:
             raise CallsWait(waiting)
@@ -241,6 +248,8 @@ class AgentSession:
             title=before.title or _title(text),
         )
         begun = self._begin(before.model_copy(update={"turn": turn}), snapshot)
+        if known_since:
+            yield KnownSince(known_since)
         async with aclosing(self._drive(self._said(said, before.turn), begun)) as events:
             async for event in events:
                 yield event

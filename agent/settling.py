@@ -80,7 +80,7 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
         word = "did not happen" if effect.state == "failed" else "is not known to have happened"
         raise CannotUndo(effect.id, f"{name} {word}.")
     if (other := store.ledger.undone_by(effect.id)) is not None:
-        raise CannotUndo(effect.id, f"{other.id} undoes it already ({other.state}).")
+        raise CannotUndo(effect.id, _undone(store, other))
     tool = tools.get(effect.tool)
     if tool is None:
         raise CannotUndo(effect.id, f"its tool {effect.tool} is not loaded here.")
@@ -104,6 +104,17 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
     if call.tool not in tools:
         raise CannotUndo(effect.id, f"the tool {call.tool}, which undoes it, is not loaded here.")
     return call
+
+
+def _undone(store: Store, other: EffectRecord) -> str:
+    """That a write is undone by another, and what can be done all the same."""
+    done = f"{other.id} undoes it already ({other.state})"
+    if (again := store.ledger.undone_by(other.id)) is not None and again.state == "committed":
+        return f"{done}. That was undone by {again.id}, which is what stands: undo {again.id}."
+    approval = store.approvals.get(other.approval) if other.approval else None
+    if approval is not None and approval.status == "edited":
+        return f"{done}, as a person has edited it. What is left to do is a call of its own."
+    return f"{done}."
 
 
 async def undo_in_words(

@@ -20,6 +20,7 @@ from agent.events import (
     Done,
     DraftRefused,
     Event,
+    KnownSince,
     Message,
     MessageDelta,
 )
@@ -94,7 +95,7 @@ class TextReporter:
             case CallProposed() | CallJudged() | CallFinished() | DraftRefused():
                 self._tell_progress()
                 self._view.show(event)
-            case AnswerMarked():
+            case AnswerMarked() | KnownSince():
                 self._view.show(event)
             case Message(text):
                 self._view.finish()

@@ -19,6 +19,7 @@ from agent.events import (
     Done,
     DraftRefused,
     Event,
+    KnownSince,
     Message,
     MessageDelta,
     ReceiptReady,
@@ -98,6 +99,8 @@ class TurnView:
                 self._show_results(all_of_them=event.call not in self._open)
             case ReceiptReady(receipt):
                 self._receipt = receipt
+            case KnownSince(receipt):
+                show_receipt(self._screen, receipt, "Known since then")
             case Done():
                 self._done(event)
             case CallProgress():
@@ -202,15 +205,15 @@ def _progress_line(event: CallProgress) -> str:
     return f"{one_line(event.tool)}: {of}{f', {one_line(event.text)}' if event.text else ''}"
 
 
-def show_receipt(screen: Screen, receipt: Receipt) -> None:
+def show_receipt(screen: Screen, receipt: Receipt, heading: str = "Receipt") -> None:
     """What the store says about the writes of a turn; a model's words are no evidence."""
     if not receipt:
         screen.note("No write was proposed in the last turn.")
         return
-    text = Text("\nReceipt", "bold")
-    for field, heading, style in _HEADINGS:
+    text = Text(f"\n{heading}", "bold")
+    for field, kind, style in _HEADINGS:
         for line in getattr(receipt, field):
-            text.append(f"\n  {heading}: ", style)
+            text.append(f"\n  {kind}: ", style)
             text.append(one_line(line), "not bold")
     screen.show(text)
 

@@ -123,10 +123,12 @@ class Trail:
         with self._db.read() as conn:
             return [_entry(row) for row in query.all(conn, after=after, limit=most, **values)]
 
-    def latest(self, count: int, session: str | None = None) -> list[TrailEntry]:
+    def latest(
+        self, count: int, session: str | None = None, kind: str | None = None
+    ) -> list[TrailEntry]:
         """The last so many entries, in order as ``entries`` gives them."""
-        query = _in_order(of_session=session is not None, backwards=True)
-        values = _only_given(session=session)
+        query = _in_order(of_session=session is not None, of_kind=kind is not None, backwards=True)
+        values = _only_given(session=session, kind=kind)
         with self._db.read() as conn:
             rows = query.all(conn, after=0, limit=count, **values)
         return [_entry(row) for row in reversed(rows)]

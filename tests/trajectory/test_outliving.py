@@ -18,7 +18,9 @@ from agent.application import Application
 from agent.errors import InvalidDecision, SaysoError
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import approves, stays_silent
+from agent.events import KnownSince
 from agent.middleware import writes
+from agent.models.scripted import ScriptedChatModel
 from agent.session import AgentSession
 from agent.store.records import EffectRecord
 from agent.types import Decision
@@ -192,6 +194,35 @@ async def test_that_it_happened_counts_against_a_person_who_had_said_that_it_did
         kinds = [entry.kind for entry in app.store.trail.entries(effect.session)]
         assert kinds[-2:] == ["effect.late", "effect.contradicted"]
         assert app.store.trail.verify() == []
+
+
+@pytest.mark.parametrize("turns_since", [0, 1])
+async def test_a_later_turn_begins_with_what_has_become_known_of_earlier_writes(
+    tmp_path: Path, turns_since: int
+) -> None:
+    slow, replies = Slow(), ["Hm.", *(["Hello."] * turns_since), "I see.", "Yes."]
+    model = ScriptedChatModel([act(1), *replies])
+    async with (
+        application(tmp_path, model, tools=slow.tools()) as app,
+        app.new_session() as opened,
+    ):
+        await converse(opened, "go", approves)
+        (effect,) = app.store.ledger.list()
+        for _ in range(turns_since):
+            assert (await converse(opened, "hello", stays_silent)).of(KnownSince) == []
+        app.store.ledger.settle(effect.id, False, app.actor)
+        slow.goes_on.set()
+        await ended(app, effect)
+
+        told = await converse(opened, "And?", stays_silent)
+        (known,) = told.of(KnownSince)
+        line = f"act(n=1) [{effect.id}], although ana had said that it did not"
+        assert (told.events[0], known.receipt.done) == (known, (line,))
+        (seen,) = [m.text for m in model.requests[-1] if m.text.endswith("And?")]
+        assert f"Done: {line}" in seen
+        again = await converse(opened, "Sure?", stays_silent)
+        assert again.of(KnownSince) == []
+        assert line not in model.requests[-1][-1].text
 
 
 # --- what is stopped, said or tried meanwhile ------------------------------------------------

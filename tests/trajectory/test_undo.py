@@ -96,7 +96,7 @@ async def test_what_a_file_was_is_written_back_after_a_person_has_seen_the_diffe
 async def test_an_edit_is_turned_back_and_forth(tmp_path: Path) -> None:
     folder = workspace(tmp_path, todo="buy milk\ncall Ann\n")
     edit = ("edit_file", {"path": "todo.md", "old_text": "milk", "new_text": "bread"})
-    steps = [calls(edit), "Edited.", "", "Back.", "", "Forth."]
+    steps = [calls(edit), "Edited.", "", "Back.", "", "Forth.", "", "And back."]
     async with session(tmp_path / "h", steps, domains=["files"], workspace=folder) as (app, opened):
         await converse(opened, "edit it", approves)
         first = last_effect(app)
@@ -108,8 +108,15 @@ async def test_an_edit_is_turned_back_and_forth(tmp_path: Path) -> None:
         assert (folder / "todo.md").read_text() == "buy bread\ncall Ann\n"
         third = last_effect(app)
         assert (second.undoes, third.undoes) == (first.id, second.id)
-        with pytest.raises(CannotUndo, match=f"{second.id} undoes it already"):
+        with pytest.raises(CannotUndo, match=f"{second.id} undoes it already") as refused:
             await anext(opened.undo(first.id))
+        assert f"undo {third.id}" in str(refused.value)
+
+        await review(opened, approves, Trajectory([event async for event in opened.undo()]))
+        assert last_effect(app).undoes == third.id
+        assert (folder / "todo.md").read_text() == "buy milk\ncall Ann\n"
+        with pytest.raises(NotFound):
+            await anext(opened.undo())
 
 
 async def test_what_somebody_has_changed_since_is_seen_before_it_is_overwritten(
@@ -251,7 +258,7 @@ async def test_an_edited_undo_is_one_still(tmp_path: Path) -> None:
         effect = last_effect(app)
         await undo(opened, effect.id, Edits({"n": -4}))
         assert service.numbers == [5, -4]
-        with pytest.raises(CannotUndo, match="undoes it already"):
+        with pytest.raises(CannotUndo, match=r"undoes it already \(committed\), as a person has"):
             await anext(opened.undo(effect.id))
 
 

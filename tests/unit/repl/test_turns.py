@@ -18,6 +18,7 @@ from agent.events import (
     CallProposed,
     Done,
     DraftRefused,
+    KnownSince,
     Message,
     MessageDelta,
     ReceiptReady,
@@ -117,6 +118,18 @@ Receipt
   Unknown: refund
 """
     )
+
+
+def test_what_has_become_known_of_earlier_writes_comes_first():
+    text = transcript(
+        KnownSince(Receipt(done=("cancel A1, although ana\x1b had said that it did not",))),
+        Message("Hello."),
+        Done("s", "done", "Hello.", 0),
+    )
+    assert text.split("\n\n") == [
+        "\nKnown since then\n  Done: cancel A1, although ana␛ had said that it did not",
+        "Hello.\n",
+    ]
 
 
 def test_a_call_keeps_its_number_over_a_pause():
