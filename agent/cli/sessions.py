@@ -113,6 +113,9 @@ def show(
     session: Id,
     as_json_: Json = False,
     full: Annotated[bool, typer.Option("--full", help="Results whole.")] = False,
+    as_test_: Annotated[
+        bool, typer.Option("--as-test", help="As a pytest file that replays it without a model.")
+    ] = False,
 ) -> None:
     """One session: the receipt first, then what was said, called and decided."""
     import asyncio
@@ -125,7 +128,12 @@ def show(
         record = store.sessions.get(session)
         with logged(settings.home):
             messages = asyncio.run(messages_of(settings.database_url, record.id))
-        if as_json_:
+        if as_test_:
+            from agent.evals.as_test import as_test
+            from agent.evals.recorded import read_session
+
+            answer(as_test(read_session(store, record.id, messages), record.tools).rstrip())
+        elif as_json_:
             show_json(store, record, messages)
         else:
             show_text(store, record, messages, full=full)

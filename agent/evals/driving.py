@@ -50,8 +50,7 @@ async def converse(
     session: AgentSession, text: str, reviewer: Reviewer, *, rounds: int = MOST_ROUNDS
 ) -> Trajectory:
     """Send one message and let the reviewer decide until the turn rests, or he stays silent."""
-    trajectory = Trajectory()
-    await _collect(session.run(text), trajectory)
+    trajectory = await collect(session.run(text))
     return await review(session, reviewer, trajectory, rounds=rounds)
 
 
@@ -75,10 +74,13 @@ async def review(
         if not given:
             break
         session.decide_many(given)
-        await _collect(session.resume(), trajectory)
+        await collect(session.resume(), trajectory)
     return trajectory
 
 
-async def _collect(events: AsyncIterator[Event], trajectory: Trajectory) -> None:
+async def collect(events: AsyncIterator[Event], trajectory: Trajectory | None = None) -> Trajectory:
+    """Follow events to their end, into a trajectory."""
+    trajectory = trajectory or Trajectory()
     async for event in events:
         trajectory.events.append(event)
+    return trajectory
