@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -54,8 +54,8 @@ def test_one_falls_and_the_other_rises_with_k(tasks: list[Count]) -> None:
     most = min(count.trials for count in tasks)
     hats = [pass_hat_k(tasks, k) for k in range(1, most + 1)]
     ats = [pass_at_k(tasks, k) for k in range(1, most + 1)]
-    assert all(a >= b - 1e-12 for a, b in zip(hats, hats[1:], strict=False))
-    assert all(a <= b + 1e-12 for a, b in zip(ats, ats[1:], strict=False))
+    assert all(a >= b - 1e-12 for a, b in pairwise(hats))
+    assert all(a <= b + 1e-12 for a, b in pairwise(ats))
     assert math.isclose(hats[0], ats[0])
 
 
@@ -92,7 +92,7 @@ def test_the_interval_of_equal_tasks_is_the_value() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(wrong: object) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         wrong()  # type: ignore[operator]
 
 
