@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,13 @@ def test_a_package_named_as_ours_is_named_in_the_error(project: Path) -> None:
     assert "1 passed, 1 error" in told  # a test that does not ask for it is not disturbed
     assert "The package 'agent' of this project" in told
     assert "A folder of that name without an __init__.py is no package" in told
+
+
+def test_the_page_on_testing_shows_what_works(project: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.DOTALL)
+    (project / "tests" / "test_example.py").write_text(example)
+    assert "2 passed" in run_pytest(project)
 
 
 def test_what_cannot_be_set_up_is_said_in_words(project: Path) -> None:
