@@ -138,6 +138,7 @@ class Application:
                 await app._start_servers(stack)
             _ = app.policy  # what is wrong with it is said before anything runs
             stack.push_async_callback(app._holdings.close)
+            stack.callback(app._under_way.close)
             yield app
 
     @cached_property
@@ -243,6 +244,11 @@ class Application:
         return list(self._toolset(self.settings.tools, self.workspace).tools)
 
     @property
+    def authority(self) -> Authority:
+        """What a new session may do."""
+        return Authority(self.options.granted or Authority().granted, self.options.denied)
+
+    @property
     def _servers(self) -> list[str]:
         """The MCP servers of this process, as they are named among a session's tools."""
         return [f"{SERVER}{server.name}" for server in self.options.servers]
@@ -266,7 +272,6 @@ class Application:
 
     def create_session(self) -> SessionRecord:
         """A new, empty session with this process's model, tools and authority."""
-        authority = Authority()
         tools = bind(self.settings.tools)
         toolset = self._toolset(tools, self.workspace)  # raises before anything is written
         self._model(self.settings.model)
@@ -274,8 +279,8 @@ class Application:
             model=self.settings.model,
             tools=[*tools, *self._servers],
             workspace=str(self.workspace) if self.workspace else None,
-            granted=list(self.options.granted or authority.granted),
-            denied=list(self.options.denied),
+            granted=list(self.authority.granted),
+            denied=list(self.authority.denied),
             policy=self.policy.digest,
             modes=[mode for mode in MODES if getattr(self.settings, mode)],
             actor=self.actor,

@@ -200,6 +200,13 @@ async def _what_is_known(
     evidence = effect.evidence or {}
     found = evidence.get("found") or evidence.get("postcondition")
     notes = [f"{effect.tool} says of its record:\n{found['summary']}"] if found else []
+    if earlier := evidence.get("earlier"):
+        known = ", ".join(str(item["attempt"]) for item in earlier)
+        notes.insert(
+            0,
+            f"Attempt {known} is known to have happened. The question is whether attempt "
+            f"{effect.attempts} did so as well.",
+        )
     tool = tools.get(effect.tool)
     check = check_of(contract_of(tool), effect.args) if tool else None
     if check is None:

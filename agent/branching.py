@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -10,11 +10,18 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 import prompts
 from agent.checks.limits import begins_turn
 from agent.errors import UsageError
-from agent.receipt import build_receipt, effect_lines, known_since, receipt_text
+from agent.receipt import (
+    build_receipt,
+    describe_call,
+    effect_lines,
+    known_since,
+    receipt_text,
+)
 from agent.types import Receipt
 
 if TYPE_CHECKING:
     from agent.store import Store
+    from agent.store.records import EffectRecord
 
 BEGINNING = 60
 """Characters of a user's message by which a turn is recognised."""
@@ -47,13 +54,15 @@ def record_before(store: Store, session: str, turn: int) -> str:
     """What is known of a turn's writes, for the model that goes on after it.
 
     Of a turn that a fork took from its source it is what is known there, and which writes
-    happened there since: the world has them, though these messages do not.
+    happened there since: the world has them, though these messages do not. What was undone in the
+    meantime is said to be.
     """
     if turn == 0:
         return ""
     came_from = store.sessions.branched_at(session)
     if came_from is None or turn > came_from.turn:
         record = receipt_text(build_receipt(store, session, turn))
+        record = _with_undone(store, record, store.ledger.for_turn(session, turn))
         if since := receipt_text(known_since(store, session, turn)):
             record = f"{record}\n{prompts.message('known_since', record=since)}".strip()
         return record
@@ -66,8 +75,21 @@ def record_before(store: Store, session: str, turn: int) -> str:
 
 def _since(store: Store, session: str, turn: int) -> str:
     """The writes of later turns that happened, or may have."""
-    done, _, unknown = effect_lines(store.ledger.after_turn(session, turn))
-    return receipt_text(Receipt(done=tuple(done), unknown=tuple(unknown)))
+    effects = store.ledger.after_turn(session, turn)
+    done, _, unknown = effect_lines(effects)
+    return _with_undone(store, receipt_text(Receipt(done=done, unknown=unknown)), effects)
+
+
+def _with_undone(store: Store, record: str, effects: Iterable[EffectRecord]) -> str:
+    """A record, and which of its writes do not stand any more, or may not."""
+    lines = [record]
+    for effect in effects:
+        undoing = store.ledger.undone_by(effect.id) if effect.state == "committed" else None
+        if undoing is not None:
+            word = "Undone since" if undoing.state == "committed" else "Undone since, or maybe not"
+            call = describe_call(effect.tool, effect.args)
+            lines.append(f"{word}: {call} [{effect.id}], by {undoing.id}")
+    return "\n".join(filter(None, lines))
 
 
 def _beginning(message: BaseMessage) -> str:

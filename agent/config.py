@@ -14,7 +14,7 @@ import pwd
 import re
 import socket
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,16 +104,23 @@ def _absolute(path: Path) -> Path:
         raise ExpectedError("a path whose ~ or ~name is a home folder on this machine") from None
 
 
+def _is(what: Callable[[Path], bool], path: Path) -> bool:
+    try:
+        return what(path)
+    except OSError:  # a name that is too long, a folder that may not be looked into
+        return False
+
+
 def _folder(path: Path) -> Path:
     path = _absolute(path)
-    if not path.is_dir():
+    if not _is(Path.is_dir, path):
         raise ExpectedError("a folder that exists")
     return path
 
 
 def _file(path: Path) -> Path:
     path = _absolute(path)
-    if not path.is_file():
+    if not _is(Path.is_file, path):
         raise ExpectedError("a file that exists")
     return path
 
@@ -303,6 +310,10 @@ class Settings(BaseModel):
 
     approval_hours: float = Field(default=168.0, ge=0, le=100_000)
     """Hours that an approval may be answered; then it expires, and nothing runs. 0: for ever."""
+
+    rule_hours: float = Field(default=8.0, ge=0, le=100_000)
+    """Hours that an "always" answer holds; then such calls are asked about again. 0: as long as its
+    session."""
 
     freeze: bool = False
     """Choose each turn's tools from the user's words alone, before anything is read."""

@@ -17,7 +17,7 @@
     │   └── InvalidDecision       malformed, or its edit does not fit the tool (exit 2)
     ├── SessionBusy               another process holds the session's lease   (exit 1)
     ├── LeaseLost                 this process no longer owns the session     (exit 1)
-    ├── RuleEnded                 the rule that allowed a call was revoked    (told to the model)
+    ├── RuleEnded                 the rule that allowed a call has ended      (told to the model)
     ├── AlreadyUndone             a write was compensated already             (told to the model)
     ├── LimitReached              a limit stopped the turn: which, value, bound (exit 4)
     ├── ModelUnavailable          the provider gave up; the turn can be repeated (exit 1)
@@ -200,7 +200,7 @@ class LeaseLost(SaysoError):
 
 
 class RuleEnded(SaysoError):
-    """The rule that allowed a call was revoked since, or does not cover what would run."""
+    """The rule that allowed a call was revoked since, is over, or does not cover what would run."""
 
     def __init__(self, rule: str) -> None:
         self.rule = rule

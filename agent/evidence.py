@@ -6,12 +6,14 @@ a person answered in a tool's place and what an error says is none.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -26,7 +28,7 @@ from agent.provenance import RAW, marked, unmarked
 from agent.safe_text import shorten
 from agent.threads import in_thread
 from agent.types import Authority
-from tools.calling import at_once, contained, contained_answer
+from tools.calling import at_once, contained, contained_answer, no_answer
 from tools.contract import (
     Call,
     CallInfo,
@@ -48,6 +50,14 @@ SHOWN = 2_000
 
 RECORD_SECONDS = 10.0
 """For how long a contract's function may look at the record."""
+
+MOST_IN_SUMMARY, MOST_SHOWN = 2_000, 200_000
+"""Characters of a preview's summary; of its ``after`` and its ``diff``."""
+
+MOST_BEFORE = 2_000_000
+"""Characters of a preview's ``before``: it is kept with the write, to be put back by its undo."""
+
+_CUT = re.compile(r"\n\[cut: [0-9]+ more characters; SHA-256 of the whole text: [0-9a-f]{64}\]\Z")
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/#-]{1,64}")
 """What can be an id. It goes into the receipt, which is in the harness's own words."""
@@ -106,16 +116,39 @@ async def unmet(
 
 
 async def preview_of(contract: Contract, args: Mapping[str, Any]) -> Preview | None:
-    """What the call would change; a preview that fails says so and stops nobody."""
+    """What the call would change; a preview that fails says so and stops nobody.
+
+    What is longer than can be shown and kept is cut, and says so. Two previews that differ behind
+    the cut differ still.
+    """
     if contract.preview is None:
         return None
     try:
         found = await ask(contract.preview, deepcopy(dict(args)))
         if not isinstance(found, Preview):
             raise TypeError(f"the tool gave a {type(found).__name__}")
-        return Preview(*map(str, astuple(found)))
+        return Preview(
+            summary=_cut(str(found.summary), MOST_IN_SUMMARY),
+            before=_cut(str(found.before), MOST_BEFORE),
+            after=_cut(str(found.after), MOST_SHOWN),
+            diff=_cut(str(found.diff), MOST_SHOWN),
+        )
     except Exception as error:
-        return Preview(summary=f"no preview: {in_short(error)}")
+        return Preview(summary=_cut(f"no preview: {in_short(error)}", MOST_IN_SUMMARY))
+
+
+def _cut(text: str, most: int) -> str:
+    """The beginning of a text that is too long, and a note that stands for the rest of it."""
+    if len(text) <= most:
+        return text
+    whole = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    left = len(text) - most
+    return f"{text[:most]}\n[cut: {left} more characters; SHA-256 of the whole text: {whole}]"
+
+
+def is_cut(before: str) -> bool:
+    """Whether ``Preview.before`` is only the beginning of what a write replaced."""
+    return _CUT.search(before) is not None
 
 
 def unmet_text(missing: Unmet, tool: str, contract: Contract) -> str:
@@ -145,12 +178,29 @@ def in_words(call: Call) -> str:
 async def ask(function: Callable[..., Any], *args: Any) -> Any:
     """What a function of a contract says, sync or async, within its time.
 
+    It has a thread of its own, and an async one an event loop there: one that hangs, or blocks its
+    loop, goes on alone, and keeps nothing else from going on.
+
     Raises:
-        Exception: Whatever it ends in, and ``TimeoutError``.
+        Exception: Whatever it ends in, and ``TimeoutError``, which names it.
     """
+    try:
+        async with within(RECORD_SECONDS):
+            return await in_thread(contained, _to_its_end, function, *args)
+    except TimeoutError as error:
+        if str(error):  # its own words
+            raise
+        raise TimeoutError(no_answer(function, RECORD_SECONDS)) from error
+
+
+def _to_its_end(function: Callable[..., Any], *args: Any) -> Any:
+    said = function(*args)
+    return asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
+
+
+async def _awaited(said: Awaitable[Any]) -> Any:
     async with within(RECORD_SECONDS):
-        said = await in_thread(contained, function, *args)
-        return await contained_answer(said) if inspect.isawaitable(said) else said
+        return await contained_answer(said)
 
 
 def check_of(contract: Contract, args: Mapping[str, Any]) -> Call | None:
@@ -178,8 +228,11 @@ async def read_now(read: Call, tools: Mapping[str, BaseTool], authority: Authori
         effects = contract_of(tool).effects_of(args)
         if not is_read(effects) or outside(effects, authority):
             return None
-        is_async = getattr(tool, "coroutine", None) is not None
-        shown = await ask(tool.ainvoke if is_async else tool.invoke, args)
+        async with within(RECORD_SECONDS):  # an async body belongs to the loop of its connections
+            if getattr(tool, "coroutine", None) is not None:
+                shown = await contained_answer(tool.ainvoke(args))
+            else:
+                shown = await in_thread(contained, tool.invoke, args)
         return shorten(_text_of(shown), SHOWN)
     except Exception as error:
         return f"it could not be read ({in_short(error)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -166,6 +167,8 @@ class Holdings:
             if not self._under_way(session):
                 _give_back(left.keeper, session)
                 continue
+            if not _threads_are_waited_for():  # what runs ends with the loop
+                continue
             try:
                 left.keeper.ensure(LAST_SECONDS)
             except (LeaseLost, StoreError) as error:
@@ -187,6 +190,12 @@ async def _give_back_after(
     await asyncio.wait(running)
     await _end(renewing)
     _give_back(keeper, keeper.session)
+
+
+def _threads_are_waited_for() -> bool:
+    """Whether the loop has threads of its own, as of ``asyncio.to_thread``: a process ends after
+    them."""
+    return any(thread.name.startswith("asyncio_") for thread in threading.enumerate())
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

@@ -49,7 +49,8 @@ def build_receipt(store: Store, session: str, turn: int) -> Receipt:
             why = _why_void(store, approval)
             not_done.append(f"{line}: not run, what was approved does not hold any more{why}")
         elif approval.status in _NOT_DONE:
-            not_done.append(f"{line}: {_NOT_DONE[approval.status]}{_who(approval)}")
+            said = _without(approval, _who(approval))
+            not_done.append(f"{line}: {_NOT_DONE[approval.status]}{said}")
         elif cancelled:
             not_done.append(f"{line}: {approval.status}, not run, the session was cancelled")
         else:
@@ -71,12 +72,15 @@ def known_since(store: Store, session: str, turn: int) -> Receipt:
     return Receipt(*effect_lines(_changed(store, session, turn - 1, began)))
 
 
-def news(store: Store, session: str, turn: int) -> Receipt:
-    """``known_since`` this turn began, and what of its own writes since its receipt was told."""
-    told = store.trail.latest(1, session, "session.state")
+def news(store: Store, session: str, turn: int, told: str | None) -> Receipt:
+    """``known_since`` this turn began, and what of its own writes since its receipt was told.
+
+    Args:
+        told: When that was.
+    """
     changed = [
         *_changed(store, session, turn - 1, _began(store, session, turn)),
-        *_changed(store, session, turn, told[0].at if told else None),
+        *_changed(store, session, turn, told),
     ]
     return Receipt(*effect_lines({effect.id: effect for effect in changed}.values()))
 
@@ -87,7 +91,7 @@ def _changed(store: Store, session: str, turn: int, since: str | None) -> list[E
 
 def _began(store: Store, session: str, turn: int) -> str | None:
     started = store.trail.latest(2, session, STARTED)  # the one after it may have begun
-    return next((entry.at for entry in started if entry.data["turn"] == turn), None)
+    return next((entry.at for entry in started if entry.data.get("turn") == turn), None)
 
 
 def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:
@@ -96,13 +100,21 @@ def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:
     for effect in effects:
         line = f"{describe_call(effect.tool, effect.args)} [{effect.id}]"
         if effect.state == "committed":
-            done.append(line + _by(effect))
+            done.append(line + _without(effect, _by(effect)))
         elif effect.state == "failed":
             why = f"failed, nothing changed{_error(effect)}" if not effect.settled else "not done"
-            not_done.append(f"{line}: {why}{_according_to(effect)}")
+            not_done.append(f"{line}: {_without(effect, why + _according_to(effect))}")
         else:
-            unknown.append(f"{line}: outcome unknown{_error(effect)}{_although(effect)}")
+            why = f"outcome unknown{_error(effect)}{_although(effect)}"
+            unknown.append(f"{line}: {_without(effect, why)}")
     return _on_one_line_each(done), _on_one_line_each(not_done), _on_one_line_each(unknown)
+
+
+def _without(about: EffectRecord | ApprovalRecord, text: str) -> str:
+    """What is said of a call, without the secrets among its arguments."""
+    edited = about.decided_args if isinstance(about, ApprovalRecord) else None
+    shown: str = without_secrets(text, about.args, edited)
+    return shown
 
 
 def _on_one_line_each(texts: Iterable[str]) -> Lines:
@@ -155,11 +167,23 @@ def _by(effect: EffectRecord) -> str:
 
 
 def _although(effect: EffectRecord) -> str:
-    """Who had said something else than what came of the write, if anybody had."""
-    if (against := (effect.evidence or {}).get("against")) is None:
+    """What had been said of the write, or an attempt had come to, that turned out otherwise; and
+    that more than one attempt of it happened."""
+    evidence = effect.evidence or {}
+    if attempts := evidence.get("twice"):
+        return f", and it happened more than once (attempts {', '.join(map(str, attempts))})"
+    if effect.state == "in_doubt" and evidence.get("earlier"):
+        return f" of attempt {effect.attempts}; an earlier one happened"
+    if (against := evidence.get("against")) is None:
         return ""
+    if against.get("by") is None:
+        return f", although attempt {against['attempt']} failed" if _failed(against) else ""
     word = "did not" if effect.state == "committed" else "happened"
     return f", although {_name_of(against['by'])} had said that it {word}"
+
+
+def _failed(against: dict[str, Any]) -> bool:
+    return against.get("state") == "failed"
 
 
 def _name_of(by: Any) -> str:

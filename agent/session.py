@@ -16,19 +16,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import langsmith
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.errors import GraphDrained
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import StateSnapshot
 from langsmith.utils import tracing_is_enabled
 
 from agent import inbox
-from agent.approvals import as_langchain, ask_about_doubt, record_interrupts, scope_of
+from agent.approvals import ask_about_doubt, record_interrupts, scope_of
 from agent.authority import authority_of, change_authority
 from agent.branching import record_before
 from agent.checks.limits import turn_number
 from agent.elicitation import ENDED
 from agent.errors import (
     AlreadyDecided,
+    CannotUndo,
     InvalidDecision,
     LeaseLost,
     LimitReached,
@@ -41,11 +42,22 @@ from agent.errors import (
 from agent.events import ApprovalAsked, Done, Event, KnownSince, ReceiptReady
 from agent.middleware.context import RECEIPT
 from agent.middleware.results import cut
-from agent.middleware.state import AgentContext, last_reply
+from agent.middleware.state import AgentContext
 from agent.provenance import ATTACHED, ORDERED, labels_of_results
 from agent.receipt import STARTED, build_receipt, describe_call, news
 from agent.settling import compensation, look_up_effect
-from agent.streaming import GraphPass, Stopped, TurnReader, words_of
+from agent.snapshots import (
+    answer_in,
+    comes_first,
+    has_ended,
+    last_words,
+    open_calls,
+    open_tools,
+    resume_with,
+    taken_up,
+    waiting_calls,
+)
+from agent.streaming import GraphPass, Stopped, TurnReader
 from agent.types import Actor, Attachment, Authority, Decision, Receipt, SessionState
 
 if TYPE_CHECKING:
@@ -173,6 +185,7 @@ class AgentSession:
 
         Raises:
             NotFound: It is no write of this session.
+            UsageError: None was named, and none stands.
             CannotUndo: It did not happen, was undone already, has to be undone by hand, or a tool
                 for it is not loaded here.
         """
@@ -187,6 +200,11 @@ class AgentSession:
         call = await compensation(self._store, effect, self._tools)
         return {"tool": call.tool, "args": dict(call.args), "undoes": effect.id}
 
+    def _last_told(self) -> str | None:
+        """When the last word on a turn of this session was said."""
+        entries = self._store.trail.latest(1, self.id, "session.state")
+        return entries[0].at if entries else None
+
     def _last_standing(self) -> EffectRecord:
         """The last write that happened and was not undone; one that undoes another is none, and
         one that undoes such a one is."""
@@ -197,9 +215,16 @@ class AgentSession:
             if effect.undoes is not None and effect.undoes not in undoing:
                 undoing.add(effect.id)
         for effect in effects:
-            if effect.id not in undoing and ledger.undone_by(effect.id) is None:
+            if effect.id in undoing:
+                continue
+            if (by := ledger.undone_by(effect.id)) is None:
                 return effect
-        raise NotFound("write", "to undo", hint="No write of this session stands.")
+            if by.state != "committed":
+                why = f"it may be undone by {by.id}, whose outcome is unknown."
+                raise CannotUndo(effect.id, why)
+        raise UsageError(
+            "There is nothing to undo: no write of this session stands. Nothing was changed."
+        )
 
     async def run(
         self,
@@ -220,13 +245,15 @@ class AgentSession:
             CallsWait: When calls wait and ``supersede`` is false. Nothing was changed.
             LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
-        snapshot, known_since = await self._snapshot(), news(self._store, self.id, self.record.turn)
+        snapshot = await self._snapshot()
         waiting = [approval for approval in self.pending() if approval.kind == "write"]
         if waiting and not supersede:
             raise CallsWait(waiting)
-        if _open_calls(snapshot):
+        told = self._last_told()
+        if open_calls(snapshot):
             await self._leave_open_calls("the user sent a new message")
             snapshot = await self._snapshot()
+        known_since = news(self._store, self.id, self.record.turn, told)
         said: dict[str, Any] = {"text": text}
         if attached and self._context.reader is not None:
             raise UsageError(
@@ -288,13 +315,13 @@ class AgentSession:
         snapshot, record = await self._snapshot(), self.record
         self._check_tools(snapshot)
         turn = self._begin(record, snapshot)
-        if not snapshot.tasks and _has_ended(record, snapshot):
-            turn.answer = _last_words(snapshot) if record.state == "done" else ""
+        if not snapshot.tasks and has_ended(record, snapshot):
+            turn.answer = last_words(snapshot) if record.state == "done" else ""
             yield self._done(record.state, turn, self.receipt())
             return
-        if snapshot.tasks and not _comes_first(record, snapshot):
-            graph_input: Any = _answers(await self._recorded(record.turn, snapshot))
-        elif _taken_up(record, snapshot):
+        if snapshot.tasks and not comes_first(record, snapshot):
+            graph_input: Any = resume_with(await self._recorded(record.turn, snapshot))
+        elif taken_up(record, snapshot):
             graph_input = NOTHING_LEFT
         else:
             graph_input = self._said(await self._started_with(record.turn), record.turn - 1)
@@ -315,18 +342,20 @@ class AgentSession:
         return said | {"ordered": await self._order_to_undo(self._own_effect(order["undoes"]))}
 
     def _begin(self, before: SessionRecord, snapshot: StateSnapshot) -> _Turn:
+        self._record_kept()
         self._expire_questions()
         if self._context.recording is not None:
             self._context.recording.unrecorded.clear()
         if self._labels is None:  # a crash may have kept them off the row
             self._labels = labels_of_results(snapshot.values.get("messages", []), self._tools)
         reader = TurnReader(self._tools, self._labels)
-        reader.in_tools = _open_calls(snapshot)
+        reader.in_tools = open_calls(snapshot)
         return _Turn(before, reader)
 
     async def _drive(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """Run the graph until it rests, waits or stops, and say how it ended."""
         self._driving, self._stopped = True, False
+        self._set_stopping(False)
         try:
             async with aclosing(self._until_rest(graph_input, turn)) as events:
                 async for event in events:
@@ -366,6 +395,15 @@ class AgentSession:
             yield ReceiptReady(receipt)
         yield self._end(turn.state, turn, receipt)
 
+    def _record_kept(self) -> None:
+        """Record first what a write came to while the database could not be had.
+
+        Raises:
+            StoreError: It still cannot be; nothing was lost.
+        """
+        if self._context.recording is not None:
+            self._context.recording.under_way.record_kept()
+
     def _unrecorded(self) -> list[str]:
         """What is known of writes that could not be recorded, and what to do."""
         known = self._context.recording.unrecorded if self._context.recording else []
@@ -382,11 +420,11 @@ class AgentSession:
                         yield event
             snapshot = await self._snapshot()
             if not snapshot.tasks:
-                turn.answer = _answer_in(snapshot)
+                turn.answer = answer_in(snapshot)
                 turn.state = "done"
                 return
             rows = await self._recorded(turn.before.turn, snapshot)
-            graph_input = _answers(rows)
+            graph_input = resume_with(rows)
             turn.asked = [row for row in rows if row.status == "pending"]
             if graph_input is None and turn.asked:
                 turn.state = "waiting"
@@ -418,7 +456,8 @@ class AgentSession:
 
     async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """One pass of the graph as events; where it came to its end, its state is known."""
-        if self._stopped:  # asked for between two passes
+        recording = self._context.recording
+        if self._stopped or (recording and recording.stopping):  # asked for between two passes
             raise Stopped
         self._seen = None
         running = GraphPass(self._graph, self._config, self._context, turn.reader)
@@ -442,7 +481,7 @@ class AgentSession:
 
     def _check_tools(self, snapshot: StateSnapshot) -> None:
         """Raise before anything runs when an open call needs a tool that is not loaded here."""
-        for name in _open_tools(snapshot):
+        for name in open_tools(snapshot):
             if name not in self._tools:
                 raise ToolMissing(name)
 
@@ -487,6 +526,7 @@ class AgentSession:
             NotFound: It is no write of this session.
             ToolMissing: Its tool is not loaded here; nothing was changed.
         """
+        self._record_kept()
         effect = self._own_effect(effect_id)
         tool = self._tools.get(effect.tool)
         if tool is None:
@@ -519,6 +559,7 @@ class AgentSession:
             InvalidDecision: One says of a write that still runs here that it did not happen; or
                 see ``agent.inbox.decide``, also for what else it raises.
         """
+        self._record_kept()
         for approval_id, decision in answers:
             approval = self._own(approval_id)
             says_no = isinstance(decision, Decision) and decision.message == inbox.NOT_HAPPENED
@@ -574,7 +615,7 @@ class AgentSession:
         self._store.approvals.expire_due()
         rows = [
             self._store.approvals.for_call(self.id, message, call)
-            for message, call in _waiting_calls(await self._snapshot())
+            for message, call in waiting_calls(await self._snapshot())
         ]
         return [row for row in rows if row is not None and row.status == "expired"]
 
@@ -623,10 +664,16 @@ class AgentSession:
         if not self._driving:
             return "Nothing is running."
         self._expire_questions()  # else the call would wait for an answer before it ends
+        self._set_stopping(True)
         if self._pass is None or not self._pass.request_drain():
             self._stop_now()
             return "Stopping now."
         return "Stopping as soon as the running calls have ended. Ctrl-C again stops at once."
+
+    def _set_stopping(self, stopping: bool) -> None:
+        """What has not begun by then does not begin any more."""
+        if self._context.recording is not None:
+            self._context.recording.stopping = stopping
 
     def _stop_now(self) -> None:
         self._stopped = True
@@ -635,7 +682,7 @@ class AgentSession:
 
     async def cancel(self) -> None:
         """End the session: nothing that waits runs, the history stays valid."""
-        if _open_calls(await self._snapshot()):
+        if open_calls(await self._snapshot()):
             await self._leave_open_calls("the session was cancelled", cancelling=True)
         if (await self._snapshot()).tasks:
             await self.seed([])
@@ -645,12 +692,16 @@ class AgentSession:
     async def _leave_open_calls(self, reason: str, *, cancelling: bool = False) -> None:
         """Answer every open call without running it: with what the ledger knows, or "not run"."""
         self._lease.ensure(0)
+        self._record_kept()
         self._store.approvals.supersede(self.id, self._actor, reason)
         self._seen = None
         context = replace(self._context, superseding=True, cancelling=cancelling)
-        await self._graph.ainvoke(
-            None, self._config, context=context, durability="sync", interrupt_before=["model"]
-        )
+        try:
+            await self._graph.ainvoke(
+                None, self._config, context=context, durability="sync", interrupt_before=["model"]
+            )
+        except StoreError as error:
+            raise StoreError(" ".join([str(error), *self._unrecorded()])) from error
 
     async def seed(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages and come to rest after them, with no model call to follow.
@@ -679,80 +730,6 @@ async def _without_thread(
     if tracing_is_enabled():
         return await default(context, function, *args, **kwargs)
     return context.run(function, *args, **kwargs)
-
-
-def _answer_in(snapshot: StateSnapshot) -> str:
-    """The words that a turn ended with.
-
-    Raises:
-        SaysoError: There are none.
-    """
-    reply = last_reply(snapshot.values.get("messages", []))
-    if reply is None or not (reply.text.strip() or reply.tool_calls):
-        raise SaysoError(
-            "The model's reply was empty, and again when it was asked once more. "
-            'Nothing was lost: say "continue", or choose another model with --model.'
-        )
-    return _last_words(snapshot)
-
-
-def _last_words(snapshot: StateSnapshot) -> str:
-    reply = last_reply(snapshot.values.get("messages", []))
-    return "" if reply is None else words_of(reply)
-
-
-def _has_ended(record: SessionRecord, snapshot: StateSnapshot) -> bool:
-    """Whether the turn of a session at rest was ended, and not only broken off there."""
-    if record.state in ("done", "cancelled"):
-        return True
-    return record.state in ("failed", "stopped") and _taken_up(record, snapshot)
-
-
-def _taken_up(record: SessionRecord, snapshot: StateSnapshot) -> bool:
-    """Whether the message of the last turn is in the history."""
-    return turn_number(snapshot.values.get("messages", [])) >= record.turn
-
-
-def _comes_first(record: SessionRecord, snapshot: StateSnapshot) -> bool:
-    """Whether the message of the last turn is still to be taken up, although the graph would go on:
-    it moved on from the turn before, which had come to the model again."""
-    left = all(task.name == "model" for task in snapshot.tasks)
-    return left and not _taken_up(record, snapshot)
-
-
-def _answers(rows: Sequence[ApprovalRecord]) -> Command[Any] | None:
-    """What to resume with, by interrupt; ``None`` when nothing of it is decided."""
-    answers = {
-        row.interrupt: as_langchain(row)
-        for row in rows
-        if row.status != "pending" and row.interrupt
-    }
-    return Command(resume=answers) if answers else None
-
-
-def _open_tools(snapshot: StateSnapshot) -> list[str]:
-    """The tools of the calls that have not been answered yet."""
-    if not _open_calls(snapshot):
-        return []
-    answered: set[str] = set()
-    for message in reversed(snapshot.values["messages"]):
-        if isinstance(message, AIMessage):
-            return [call["name"] for call in message.tool_calls if call["id"] not in answered]
-        if isinstance(message, ToolMessage):
-            answered.add(message.tool_call_id)
-    return []
-
-
-def _waiting_calls(snapshot: StateSnapshot) -> list[tuple[str, str]]:
-    """The paused calls, as (id of the AI message, tool call id)."""
-    reply = last_reply(snapshot.values.get("messages", []))
-    message = (reply.id or "") if reply else ""
-    paused = (interrupt for task in snapshot.tasks for interrupt in task.interrupts)
-    return [(message, interrupt.value["tool_call_id"]) for interrupt in paused]
-
-
-def _open_calls(snapshot: StateSnapshot) -> bool:
-    return any(task.name == "tools" for task in snapshot.tasks)
 
 
 def _unexpected(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import prompts
 from agent.errors import CannotUndo
-from agent.evidence import ask, foreign, in_short, in_words, look_up, value_of
+from agent.evidence import ask, foreign, in_short, in_words, is_cut, look_up, value_of
 from agent.provenance import marked
 from agent.receipt import describe_call
 from agent.safe_text import shorten
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 def info_of(effect: EffectRecord) -> CallInfo:
     """The latest attempt of a write, as its tool and its contract see it."""
+    before = effect.before or ""
     return CallInfo(
         effect.session,
         effect.call,
         effect.attempts,
         effect.idempotency_key,
-        effect.before or "",
+        "" if is_cut(before) else before,
     )
 
 
@@ -88,6 +89,9 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
     if undo is None:
         raise CannotUndo(effect.id, f"{effect.tool} has nothing that would undo it.")
     call = None
+    if undo.call is not None and is_cut(effect.before or ""):
+        why = f"what it replaced was too long to be kept; it has to be done by hand ({undo.text})."
+        raise CannotUndo(effect.id, why)
     if undo.call is not None:
         try:
             call = await ask(undo.call, _as_committed(effect))
@@ -129,9 +133,9 @@ async def undo_in_words(
     if undo is None:
         return None
     call: Any = None
-    if undo.call is not None:
+    before = preview.before if preview else ""
+    if undo.call is not None and not is_cut(before):
         try:
-            before = preview.before if preview else ""
             call = await ask(undo.call, Committed(deepcopy(dict(args)), None, before))
         except Exception:  # it needs the result, which is not there yet
             return undo.text

@@ -12,14 +12,14 @@ import argparse
 import json
 from dataclasses import dataclass
 
-from bench import inbox, mcp, startup, steps
+from bench import inbox, mcp, policy, startup, steps
 from bench.figures import as_json
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is done: rounds of each bench, steps of a session, sessions in the store, calls of
-    an MCP server in a round."""
+    an MCP server in a round, verdicts."""
 
     step_rounds: int
     steps: int
@@ -28,6 +28,7 @@ class Effort:
     sessions: int
     server_rounds: int
     calls: int
+    verdicts: int
 
 
 LONG = Effort(
@@ -38,6 +39,7 @@ LONG = Effort(
     sessions=10_000,
     server_rounds=9,
     calls=200,
+    verdicts=50,
 )
 SHORT = Effort(
     step_rounds=1,
@@ -47,6 +49,7 @@ SHORT = Effort(
     sessions=10_000,
     server_rounds=3,
     calls=50,
+    verdicts=10,
 )
 
 
@@ -65,11 +68,13 @@ def main() -> None:
     starting = startup.compare(effort.sessions, effort.start_rounds)
     stores = inbox.compare(effort.sessions, effort.store_rounds)
     servers = mcp.compare(effort.server_rounds, effort.calls)
+    verdicts = policy.compare(effort.verdicts)
     if options.json:
         found = {
             "steps": {"rounds": rounds, "figures": as_json(steps.figures(rounds))},
             "startup": as_json(starting),
             "mcp": as_json(servers),
+            "policy": as_json(verdicts),
             "inbox": {name: as_json(figures) for name, figures in stores.items()},
         }
         print(json.dumps(found, indent=2))
@@ -79,6 +84,7 @@ def main() -> None:
             startup.report(starting),
             inbox.report(stores),
             mcp.report(servers),
+            policy.report(verdicts),
         )
         print("\n\n".join(tables))
 

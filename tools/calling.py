@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,15 +43,26 @@ def contained(function: Callable[..., T], *args: Any) -> T:
 SECONDS = 2.0
 """For how long a function may think that is asked about nothing but its arguments."""
 
+_hanging: dict[int, Callable[..., Any]] = {}
+"""Functions that gave no answer in time and still run, by identity."""
 
-def at_once(function: Callable[..., T], *args: Any) -> T:
+
+def at_once(function: Callable[..., T], *args: Any, written: Callable[..., Any] | None = None) -> T:
     """What a function of its arguments alone returns; raises as ``contained`` does.
 
-    Whoever asks waits for it, so it gets a thread of its own, and little time.
+    Whoever asks waits for it, so it gets a thread of its own, and little time. While one hangs it
+    is not asked again: its answers are wanted many times in a turn. That it hung is logged, since
+    whoever asks goes on without it.
+
+    Args:
+        written: The builder's function that this one is made around, where it is not that itself.
 
     Raises:
         TimeoutError: It gave no answer in time. It goes on alone, and its answer is lost.
     """
+    asked = written or function
+    if id(asked) in _hanging:
+        raise TimeoutError(f"{name_of(asked)} still has not answered an earlier call")
     outcome: Future[T] = Future()
     context = copy_context()
 
@@ -58,9 +72,31 @@ def at_once(function: Callable[..., T], *args: Any) -> T:
         except BaseException as error:
             outcome.set_exception(error)
 
-    name = f"contract {getattr(function, '__name__', function)}"
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return outcome.result(SECONDS)
+    threading.Thread(target=run, name=f"contract {name_of(asked)}", daemon=True).start()
+    if wait([outcome], SECONDS).done:
+        return outcome.result()
+    _hanging[id(asked)] = asked
+    outcome.add_done_callback(lambda _: _hanging.pop(id(asked), None))
+    why = no_answer(asked, SECONDS)
+    logging.getLogger(__name__).warning("%s", why)
+    raise TimeoutError(why)
+
+
+def no_answer(function: Callable[..., Any], seconds: float) -> str:
+    """What is said of a function that hangs."""
+    return f"{name_of(function)} gave no answer within {seconds:g} seconds"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function as its builder finds it: its name, and where it stands."""
+    while isinstance(function, partial):
+        function = function.func
+    own = inspect.unwrap(function)
+    code = getattr(own, "__code__", None)
+    if code is None:
+        return f"the function {getattr(own, '__name__', type(own).__name__)}"
+    name = own.__qualname__.rpartition("<locals>.")[2]
+    return f"the function {name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
 
 
 async def contained_answer(answer: Awaitable[T]) -> T:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 Args = Mapping[str, Any]
 Effects = frozenset[str]
 UNKNOWN_EFFECTS: Effects = frozenset({"write:unknown"})
+_FAMILY = re.compile(r"[a-z_]+:[^\s\[\]]+")
 
 
 class ToolFailure(Exception):
@@ -194,6 +197,10 @@ class Contract:
     Args:
         effects: What a call may do (``read:orders``, ``write:files``, ``spend:usd`` …), or a
             function from the arguments to that.
+        effect_families: What such a function can say, as patterns in which ``*`` and ``?`` stand
+            for anything (``{"write:orders", "spend:refund-???"}``): every call has an effect of
+            each, and no other. Of a call of which it says something else the effects count as
+            unknown, beside all that is said.
         open_world: Results are content written by strangers: untrusted.
         private: Results are private data.
         idempotency: ``natural`` when repeating gives the same state, ``key`` when the service
@@ -223,6 +230,7 @@ class Contract:
     """
 
     effects: Effects | Callable[[Args], Effects] = UNKNOWN_EFFECTS
+    effect_families: Effects | None = None
     open_world: bool = True
     private: bool = True
     idempotency: Literal["none", "natural", "key"] = "none"
@@ -241,13 +249,20 @@ class Contract:
 
     def effects_of(self, args: Args) -> Effects:
         """The effects of one call; unknown ones where a function does not give a set of texts."""
-        declared = self.effects
+        declared, families = self.effects, self.effect_families
         if not callable(declared):
             return declared
         try:
-            return at_once(lambda: _as_effects(declared(deepcopy(args))))
+            said = at_once(lambda: _as_effects(declared(deepcopy(args))), written=declared)
         except Exception:
-            return UNKNOWN_EFFECTS
+            return UNKNOWN_EFFECTS | (families or frozenset())
+        return said if families is None else _held_to(families, said)
+
+    @property
+    def reach(self) -> Effects | None:
+        """What its calls touch, as far as that is known before their arguments are: effects, or
+        families of them; ``None``: nothing is."""
+        return self.effect_families if callable(self.effects) else self.effects
 
     def conflicts_on(self, args: Args) -> str:
         """The key of a call; without one, or when the function fails, the one all others share."""
@@ -262,10 +277,15 @@ class Contract:
 
         Raises:
             TypeError: A field of the wrong type.
-            ValueError: A time that is no positive number of seconds.
+            ValueError: A time that is no positive number of seconds, or a family that is no
+                pattern of effects of one kind.
         """
         if not callable(self.effects):
             object.__setattr__(self, "effects", _as_effects(self.effects))
+        if self.effect_families is not None:
+            if not callable(self.effects):
+                raise TypeError("effect_families: only where effects is a function")
+            object.__setattr__(self, "effect_families", _as_families(self.effect_families))
         if not isinstance(self.version, str):
             raise TypeError("version: a text")
         if not (self.undo is None or isinstance(self.undo, Undo)):
@@ -282,6 +302,24 @@ def _as_effects(said: Any) -> Effects:
     if not all(isinstance(effect, str) for effect in effects):
         raise TypeError("effects: a set of texts such as write:orders, or a function")
     return effects
+
+
+def _as_families(said: Any) -> Effects:
+    families = _as_effects(said)
+    if not families or not all(_FAMILY.fullmatch(family) for family in families):
+        raise ValueError(
+            "effect_families: a kind and what it concerns, in which * and ? stand for anything, "
+            "such as spend:refund-*"
+        )
+    return families
+
+
+def _held_to(families: Effects, said: Effects) -> Effects:
+    """What a function said of a call, and what is wrong with that: a family that has no effect in
+    it, and that the effects are not known when there is one outside of all families."""
+    missing = {f for f in families if not any(fnmatchcase(effect, f) for effect in said)}
+    strays = any(not any(fnmatchcase(effect, f) for f in families) for effect in said)
+    return said | missing | UNKNOWN_EFFECTS if missing or strays else said
 
 
 WORST = Contract()

@@ -104,6 +104,7 @@ def plain_order_tools(desk: OrderDesk) -> list[PlainTool]:
             result=Refunded,
             contract=Contract(
                 effects=_refund_effects,
+                effect_families=WRITE | {"spend:refund-???"},
                 open_world=False,
                 private=True,
                 idempotency="key",

@@ -38,7 +38,7 @@ def injection(
     ] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Of agentdojo: workspace, slack, travel, banking."),
+        typer.Option(metavar="NAME", help="A part of a suite, as the table names it; repeat it."),
     ] = None,
     injecagent: Annotated[
         Path | None, typer.Option(metavar="PATH", help="The folder of InjecAgent's data.")
@@ -48,33 +48,41 @@ def injection(
         typer.Option(metavar="NAME", help="none, labels, approval …; repeat it. Default: all."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most so many cases, spread evenly.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most so many cases of a suite, spread evenly."),
+    ] = None,
+    expect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bounds to be kept, in TOML.")
     ] = None,
     cases: Annotated[bool, typer.Option("--cases", help="With --json: each case too.")] = False,
     as_json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """What a model that obeys every planted instruction still cannot do.
 
-    Exit code 1: a write ran by no rule and no decision.
+    Exit code 1: a write ran by no rule and no decision, or a bound of --expect was not kept.
     """
     import asyncio
     from dataclasses import asdict
 
+    from agent.evals.injection.bounds import broken, read_bounds
     from agent.evals.injection.report import HEADINGS, figures
-    from agent.evals.injection.suites import HALVES, plans_of, some_of
+    from agent.evals.injection.suites import TOTALS, plans_of
 
-    chosen = _defences(defence or [])
+    chosen, bounds = _defences(defence or []), read_bounds(expect) if expect else {}
     with only_answers():
-        plans = some_of(plans_of(suite or ["own"], parts=part or [], data=injecagent), limit)
+        plans = plans_of(suite or ["own"], parts=part or [], data=injecagent, limit=limit)
         outcomes = asyncio.run(_run(plans, chosen))
-    found = figures(outcomes, HALVES)
+    found = figures(outcomes, TOTALS)
     if as_json_:
         report = {"figures": [one.as_json() for one in found]}
         answer_json(report | ({"cases": [asdict(one) for one in outcomes]} if cases else {}))
     else:
         answer_table(HEADINGS, [one.as_row() for one in found])
         _answer_blocks(found)
-    if any(one.unruled for one in outcomes):
+    lost = broken(bounds, found)
+    for what in lost:
+        say(what)
+    if lost or any(one.unruled for one in outcomes):
         raise typer.Exit(1)
 
 

@@ -105,7 +105,7 @@ Repeated = list[str] | None
 
 
 @app.command("explain", cls=PlainCommand)
-@with_start("tools", "workspace", "grant", "deny", "trust")
+@with_start("tools", "workspace", "grant", "deny", "profile", "trust")
 def explain(
     start: Start,
     call: Annotated[
@@ -139,12 +139,11 @@ def explain(
     as_json_: Json = False,
 ) -> None:
     """What would be said of a call: which rule, why, and what would change it. Nothing runs."""
-    from agent.policy import Proposed, Spent
+    from agent.policy import Proposed, Spent, authority_of_new
     from agent.policy import always as always_rule
     from agent.policy import explain as explained
     from agent.policy.language import LABELS, ORIGINS
     from agent.policy.loading import load_policy
-    from agent.types import Authority
 
     tools = _Tools.of(start)
     name, given = _call(call)
@@ -157,12 +156,11 @@ def explain(
             args, effects = tools.prepare(name, given)
         except ValueError as error:
             raise UsageError(str(error)) from error
-    granted = start.grant or Authority().granted
     asked = Proposed(
         tool=name,
         args=args,
         effects=effects,
-        authority=Authority(tuple(granted), start.deny),
+        authority=authority_of_new(start.profile, start.grant, start.deny),
         version=catalogue[name].version,
         rules=[always_rule(name)] if always else [],
         labels=[_one_of(word, LABELS, "--label") for word in label or ()],

@@ -148,14 +148,14 @@ def verify(
     with open_store() as (settings, store):
         whole = session if kept and session in kept.ends else _whole(store, session)
         problems = store.trail.verify(whole, kept)
-        ends = [end for end in store.trail.heads() if whole in (None, end[0])]
+        sessions = sum(whole in (None, name) for name, _, _ in store.trail.heads())
+        entries = store.trail.length(whole)
         unread = 0 if settings.trail_key else store.trail.sealed()
-    entries = sum(count for _, count, _ in ends)
     if as_json_:
         answer_json(
             {
                 "entries": entries,
-                "sessions": len(ends),
+                "sessions": sessions,
                 "head": kept is not None,
                 "seals": settings.trail_key is not None,
                 "problems": [asdict(problem) for problem in problems],
@@ -165,7 +165,7 @@ def verify(
         _name(problems)
     else:
         answer(
-            f"{_count(entries, 'entry', 'entries')} in {_count(len(ends), 'session')}, all intact"
+            f"{_count(entries, 'entry', 'entries')} in {_count(sessions, 'session')}, all intact"
         )
     if unread:
         say(f"{_count(unread, 'seal')} not checked: SAYSO_TRAIL_KEY is not set.")
@@ -216,8 +216,11 @@ def export(session: OfSession = None) -> None:
 
 
 def _name(problems: Iterable[Problem]) -> None:
+    """Each on a line of its own, whatever the id of its session has become."""
+    from agent.safe_text import one_line
+
     for problem in problems:
-        answer(f"{problem.session}, entry {problem.seq}: {problem.what}")
+        answer(one_line(f"{problem.session}, entry {problem.seq}: {problem.what}"))
 
 
 def _read_head(file: str) -> Head:

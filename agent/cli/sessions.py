@@ -207,15 +207,21 @@ def rules(
             store.rules.revoke(rule.id, actor(settings, "cli"))
             say(f"Revoked {_in_words(rule)}. Such calls wait for a person again.")
             return
-        found = store.rules.active(record.id)
+        found, expired = store.rules.active(record.id), store.rules.expired(record.id)
     if as_json_:
         answer_json_array(map(as_json, found))
     elif found:
         answer_table(
-            ["ID", "TOOL", "BY", "SCOPE"], [[r.id, r.tool, r.created_by, r.scope] for r in found]
+            ["ID", "TOOL", "BY", "UNTIL (UTC)", "SCOPE"],
+            [
+                [r.id, r.tool, r.created_by, moment(r.expires_at) or "the session ends", r.scope]
+                for r in found
+            ],
         )
     else:
         say(f'No "always" rules are in force in {record.id}.')
+    for rule in expired:
+        say(f"Expired {moment(rule.expires_at)} UTC: {_in_words(rule)}. Such calls wait again.")
 
 
 def _in_words(rule: RuleRecord) -> str:

@@ -9,7 +9,7 @@ import typer
 from agent.cli.inbox import NoResume, Yes, carry_on_here, is_ours, refuse_decided, whole
 from agent.cli.output import confirm, on_terminal, say
 from agent.cli.start import Start, with_start
-from agent.errors import SaysoError, UsageError
+from agent.errors import NotFound, SaysoError, UsageError
 
 if TYPE_CHECKING:
     from agent.store import Store
@@ -108,6 +108,16 @@ def _effect_in_doubt(store: Store, whole_id: str) -> EffectRecord:
     return whole(store.ledger.get(whole_id), whole_id)
 
 
+def _effect_to_undo(store: Store, whole_id: str) -> EffectRecord:
+    try:
+        return whole(store.ledger.get(whole_id), whole_id)
+    except NotFound as error:
+        raise UsageError(
+            f"There is no write {whole_id!r} that could be undone. Nothing was changed. "
+            "Those that happened: sayso effects --state committed"
+        ) from error
+
+
 @with_start("trust")
 def undo(
     start: Start,
@@ -123,7 +133,7 @@ def undo(
     from agent.cli.start import open_store, plan
 
     with open_store() as (settings, store):
-        found = whole(store.ledger.get(effect), effect)
+        found = _effect_to_undo(store, effect)
         session = store.sessions.get(found.session)
         if not is_ours(settings, store, session):
             raise SaysoError("Nothing was proposed.")

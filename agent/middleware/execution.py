@@ -129,6 +129,8 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
         async with recording.under_way.turn(key, timeout):
+            while recording.stopping and not context.superseding:
+                pause(request, "It had not begun when the session was stopped.")
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
             return await write.happen()
 

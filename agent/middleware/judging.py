@@ -130,7 +130,7 @@ class Judge:
         return recording.store.rules.active(recording.session) if recording is not None else []
 
     def _origins(self, args: Mapping[str, Any]) -> dict[str, str]:
-        sources = trace(args, self._history, self._tools)
+        sources = trace(args, self._history, self._tools, passages=False)
         return {source["path"]: source["origin"] for source in sources}
 
     def _spent(self, but: tuple[str, str] | None) -> Spent | None:

@@ -55,6 +55,8 @@ class Recording:
     """Trail entries about reads that have ended; they go along with the next entry."""
     unrecorded: list[str] = field(default_factory=list)
     """What is known of writes and could not be recorded, in sentences for whoever runs them."""
+    stopping: bool = False
+    """Whether somebody has asked to stop: what has not begun waits for the session to go on."""
     under_way: WritesUnderWay = field(default_factory=WritesUnderWay)
     """The writes of this process, of all its sessions, that have not ended."""
 

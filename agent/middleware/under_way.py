@@ -9,10 +9,15 @@ begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from agent.errors import NotFound, StoreError
+
+log = logging.getLogger("sayso")
 
 Body = asyncio.Future[Any]
 
@@ -33,6 +38,7 @@ class WritesUnderWay:
         self._keys: dict[str, _Key] = {}
         self._effects: dict[str, set[Body]] = {}
         self._sessions: dict[str, set[Body]] = {}
+        self._kept: dict[tuple[str, int], Callable[[], object]] = {}
 
     @asynccontextmanager
     async def turn(self, key: str, seconds: float) -> AsyncIterator[None]:
@@ -72,6 +78,28 @@ class WritesUnderWay:
                     known.pop(name, None)
 
         body.add_done_callback(ended)
+
+    def keep(self, effect: str, attempt: int, record: Callable[[], object]) -> None:
+        """Keep how an attempt of a write ended, which could not be recorded: nobody else knows."""
+        self._kept[effect, attempt] = record
+
+    def record_kept(self) -> None:
+        """Record what was kept, before anybody begins, asks or says anything more.
+
+        Raises:
+            StoreError: It still cannot be; it is kept.
+        """
+        for about, record in list(self._kept.items()):
+            with suppress(NotFound):  # its session was deleted
+                record()
+            del self._kept[about]
+
+    def close(self) -> None:
+        """Record what was kept, for the last time."""
+        try:
+            self.record_kept()
+        except StoreError as error:
+            log.warning("what %s came to was not recorded: %s", sorted(self._kept), error)
 
     def is_free(self, key: str) -> bool:
         """Whether no body of this conflict key runs; it stays so until its turn ends."""

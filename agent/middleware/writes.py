@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -43,9 +44,10 @@ from agent.middleware.results import failure, readable, transaction_of
 from agent.middleware.state import AgentContext, OpenCall, Recording, answer, pause
 from agent.policy import covers, is_about
 from agent.receipt import describe_call
-from agent.repeats import held
+from agent.repeats import held, known_since
 from agent.settling import info_of, look_up_effect
-from agent.store.ledger import NOT_HAPPENED, Begun, is_of_a_file
+from agent.store.ledger import Begun, is_of_a_file
+from agent.store.outcomes import NOT_HAPPENED
 from agent.store.records import EffectRecord, RuleRecord
 from agent.threads import Entry, entry
 from tools.contract import (
@@ -56,6 +58,8 @@ from tools.contract import (
     ToolFailure,
     contract_of,
 )
+
+log = logging.getLogger("sayso")
 
 GRACE = 5.0
 """Seconds that a cancelled run waits for a write that is under way, so as to record its outcome."""
@@ -132,11 +136,12 @@ class Write:
             if not (again and (resend or effect.state == "failed")):
                 return self._left(effect, message)
             await asyncio.sleep(BACK_OFF * tries)
-            if self._runs(effect) or not self._is_free():
+            if self.runs(effect) or not self._is_free():
                 return self._left(self.recording.store.ledger.get(effect.id), message)
         raise AssertionError("attempts are counted")
 
-    def _runs(self, effect: EffectRecord) -> bool:
+    def runs(self, effect: EffectRecord) -> bool:
+        """Whether a body of it has not ended in this process."""
         return self.recording.under_way.has(effect.id)
 
     def _is_free(self) -> bool:
@@ -180,7 +185,7 @@ class Write:
         if effect.state != "in_doubt":
             return effect
         store, limit = self.recording.store, self.context.result_limit
-        running = self._runs(effect)
+        running = self.runs(effect)
         return await look_up_effect(store, effect, self.bound.tool, limit, running=running)
 
     def _honours_key(self, effect: EffectRecord, wait: float) -> bool:
@@ -215,11 +220,14 @@ class Write:
         effect = _effect_of(self.recording, bound.open)
         if effect is not None and effect.settled != NOT_HAPPENED:
             return None
-        if effect is not None and self._runs(effect):  # said not to have happened, and it may yet
+        if effect is not None and self.runs(effect):  # said not to have happened, and it may yet
             return answer(self.request, prompts.message("conflict"))
         if effect is None and (text := self._held()) is not None:
             self._void("the same call is in doubt")
             return answer(self.request, text)
+        if effect is None and (other := self._happened_meanwhile()) is not None:
+            self._void(f"the same call has turned out to have happened as {other.id}")
+            return answer(self.request, prompts.message("happened_meanwhile", effect=other.id))
         missing = await unmet(bound.contract, bound.args, self.request.state["messages"])
         if missing is not None:
             self._void("its precondition does not hold any more")
@@ -249,6 +257,13 @@ class Write:
 
     def _held(self) -> str | None:
         return held(self.recording.store, self.recording.line, self.bound.tool, self.bound.args)
+
+    def _happened_meanwhile(self) -> EffectRecord | None:
+        """The same call, which nobody knew to have happened when this one was asked about."""
+        if (approval := self.permit.approval) is None:
+            return None
+        store, line = self.recording.store, self.recording.line
+        return known_since(store, line, self.bound.tool, self.bound.args, approval.asked_at)
 
     async def _preview(self) -> Preview | None:
         """What exactly this call would change now; ``before`` of it is kept with the write."""
@@ -359,14 +374,19 @@ class _Attempt:
         """A result that came after its time is evidence for the ledger, nothing more."""
         if started.entered and not task.cancelled():
             state, message, _, finding = self._judge(_outcome(task), started)
-            if state != "in_doubt":
+            try:
                 self._finish(state, message, "late", finding)
+            except StoreError as error:  # it is kept
+                log.warning("what %s came to was not recorded yet: %s", self.effect.id, error)
 
     def _record(
         self, outcome: Any, started: Entry, transport: str | None = None
     ) -> tuple[EffectRecord, ToolMessage]:
         state, message, how, finding = self._judge(outcome, started)
-        return self._finish(state, message, transport or how, finding), message
+        effect = self._finish(state, message, transport or how, finding)
+        if effect.state != state or "twice" in (effect.evidence or {}):  # another attempt counts
+            message = as_recorded(self.write.request, effect)
+        return effect, message
 
     def _finish(
         self, state: Any, message: ToolMessage, transport: str, finding: Finding | None = None
@@ -374,16 +394,30 @@ class _Attempt:
         result: dict[str, Any] = {"text": message.content, "status": message.status}
         if state != "committed":
             result["error"] = message.content
-        with self.write.unrecorded(_UNRECORDED[state]):
-            return self.write.recording.store.ledger.finish(
+        recording, runs = self.write.recording, self.write.runs(self.effect)
+        evidence = _as_evidence(finding) or {}
+        if state == "in_doubt" and runs:
+            evidence["running"] = recording.store.owner().text
+        transaction = (finding.transaction if finding else None) or transaction_of(message)
+
+        def record() -> EffectRecord:
+            return recording.store.ledger.finish(
                 self.effect.id,
                 attempt=self.effect.attempts,
                 state=state,
                 result=result,
                 transport=transport,
-                transaction=(finding.transaction if finding else None) or transaction_of(message),
-                evidence=_as_evidence(finding),
+                transaction=transaction,
+                evidence=evidence or None,
+                once=self.write.bound.contract.idempotency == "key",
             )
+
+        with self.write.unrecorded(_UNRECORDED[state]):
+            try:
+                return record()
+            except StoreError:
+                recording.under_way.keep(self.effect.id, self.effect.attempts, record)
+                raise
 
     def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str, Finding | None]:
         """From how the body ended to a state of the ledger; a message's status never decides."""
@@ -469,13 +503,20 @@ def as_recorded(request: ToolCallRequest, effect: EffectRecord) -> ToolMessage:
         contract = contract_of(request.tool) if request.tool else Contract()
         summary = foreign(found["summary"], effect.tool, contract)
         return answer(request, prompts.message("found_not_happened", summary=summary))
+    twice = _twice(evidence)
     if "text" in result and (effect.settled is None or found is not None):
-        message = answer(request, result["text"], error=effect.state != "committed")
+        message = answer(request, twice + result["text"], error=effect.state != "committed")
         if effect.state == "committed":
-            message.additional_kwargs[RAN] = {"skip": result.get("skip", 0)}
+            message.additional_kwargs[RAN] = {"skip": len(twice) + result.get("skip", 0)}
         return message  # else the text is from before it was settled
-    comment = evidence.get("comment") or "none"
-    return answer(request, prompts.message("settled_happened", comment=comment), error=False)
+    said = prompts.message("settled_happened", comment=evidence.get("comment") or "none")
+    return answer(request, twice + said, error=False)
+
+
+def _twice(evidence: dict[str, Any]) -> str:
+    """What is said before the result of a write that happened more than once."""
+    attempts = ", ".join(map(str, evidence.get("twice", ())))
+    return f"{prompts.message('twice', attempts=attempts)}\n" if attempts else ""
 
 
 def superseded(

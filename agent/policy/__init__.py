@@ -9,13 +9,15 @@ from agent.policy.catalogue import Catalogue, KnownTool, catalogue_of
 from agent.policy.decide import Outcome, Policy, Proposed, decide
 from agent.policy.explain import Explanation, explain
 from agent.policy.facts import Money, Spent, money_of
-from agent.policy.model import Case, Layer, PolicyFile, Rule
-from agent.policy.profiles import PROFILES, granted_by
+from agent.policy.model import STRICTNESS, Case, Layer, PolicyFile, Rule
+from agent.policy.profiles import PROFILES, authority_of_new, granted_by
+from agent.policy.prospect import Prospect, prospect
 from agent.policy.reading import read_call, read_policy
 from agent.policy.scopes import covers, is_about
 
 __all__ = [
     "PROFILES",
+    "STRICTNESS",
     "Case",
     "Catalogue",
     "Explanation",
@@ -26,9 +28,11 @@ __all__ = [
     "Policy",
     "PolicyFile",
     "Proposed",
+    "Prospect",
     "Rule",
     "Spent",
     "always",
+    "authority_of_new",
     "catalogue_of",
     "covers",
     "decide",
@@ -36,6 +40,7 @@ __all__ = [
     "granted_by",
     "is_about",
     "money_of",
+    "prospect",
     "read_call",
     "read_policy",
     "run_cases",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.policy.language import Parsed, Reference, parsed
+from agent.policy.language import Loop, Parsed, Reference, parsed
 from agent.policy.lookup import Facts, Missing, NotChecked, in_words
 
 LARGEST = 1_000_000
@@ -40,6 +40,17 @@ class Condition:
     def references(self) -> tuple[Reference, ...]:
         """Every field that it names."""
         return self._parsed.references
+
+    @property
+    def least(self) -> int:
+        """Units of work that it takes to look at any call; of loops, one round."""
+        within = (s.cost.once for loop in self._parsed.loops for s in loop.searches)
+        return self._parsed.fixed + sum(within)
+
+    @property
+    def texts(self) -> tuple[tuple[Reference, str], ...]:
+        """Texts that are written in it, each after the field that it is compared with."""
+        return self._parsed.texts
 
     def named(self, root: str) -> Iterator[Reference]:
         """The fields of one root that it names."""
@@ -71,10 +82,12 @@ class Condition:
 
     def units(self, facts: Facts) -> int:
         """What it takes at most to look at a call."""
-        work = self._parsed.fixed + sum(facts.size(found) for found in self._parsed.outside)
+        outside = sum(facts.size(found) for found in self._parsed.outside)
+        work = self._parsed.fixed + outside
+        for search in self._parsed.searches:
+            work += search.cost.each * (facts.size(search.over) if search.over else outside)
         for loop in self._parsed.loops:
-            each = loop.tokens + loop.regex + sum(facts.size(found) for found in loop.body)
-            work += facts.size(loop.over) * loop.tokens + facts.elements(loop.over) * each
+            work += _units_of_loop(loop, facts)
         return work
 
     def _afford(self, facts: Facts) -> None:
@@ -82,6 +95,20 @@ class Condition:
         if needed > LARGEST:
             raise NotChecked("the call is too large for it")
         facts.spend(needed)
+
+
+def _units_of_loop(loop: Loop, facts: Facts) -> int:
+    all_, body = facts.size(loop.over), sum(facts.size(found) for found in loop.body)
+    each = loop.tokens + body
+    work = all_ * loop.tokens
+    for search in loop.searches:
+        each += search.cost.once
+        if search.over is None:  # an element, or what is asked of one
+            work += search.cost.each * all_
+            each += search.cost.each * body
+        else:
+            each += search.cost.each * facts.size(search.over)
+    return work + facts.elements(loop.over) * each
 
 
 def _check_type(found: Reference, value: Any, wanted: str) -> None:

@@ -29,9 +29,13 @@ from agent.policy.lookup import Facts, NotChecked
 from agent.policy.model import LAYERS, STRICTNESS, Layer, PolicyFile, Rule
 from agent.policy.recipients import discloses, strangers
 from agent.policy.scopes import covers, is_about
+from agent.safe_text import shorten
 from agent.store.records import EffectRecord, RuleRecord
 from agent.types import Authority, Behavior
 from tools.contract import Effects, is_read
+
+_LONGEST = 200
+"""Characters of a recipient that are shown."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +259,8 @@ def _findings(policy: Policy, call: Proposed, facts: Facts) -> Iterator[Finding]
     for layer, file in policy.layers:
         for rule in file.index.about(call.tool):
             if rule.is_about(call.effects):
-                yield _finding(layer, file, rule, _holds(rule, facts, known))
-        yield from _default(layer, file, call.effects)
+                yield finding_of(layer, file, rule, _holds(rule, facts, known))
+        yield from default_of(layer, file, call.effects)
         yield from _recipients(layer, file, call)
 
 
@@ -273,7 +277,7 @@ def _holds(rule: Rule, facts: Facts, known: dict[str, bool | str]) -> bool | str
     return known[source]
 
 
-def _finding(layer: Layer, file: PolicyFile, rule: Rule, holds: bool | str) -> Finding:
+def finding_of(layer: Layer, file: PolicyFile, rule: Rule, holds: bool | str) -> Finding:
     name = f"{layer}/{rule.name}"
     stated = rule.reason or _stated(rule, file)
     found = Finding(
@@ -304,7 +308,7 @@ def _where(rule: Rule, file: PolicyFile) -> str:
     return f"{file.file}:{rule.place.line}"
 
 
-def _default(layer: Layer, file: PolicyFile, effects: Effects) -> Iterator[Finding]:
+def default_of(layer: Layer, file: PolicyFile, effects: Effects) -> Iterator[Finding]:
     what, verdict = ("reads", file.reads) if is_read(effects) else ("writes", file.writes)
     if verdict is not None:
         says = {"allow": "allows", "ask": "asks about", "deny": "denies"}[verdict]
@@ -317,7 +321,8 @@ def _recipients(layer: Layer, file: PolicyFile, call: Proposed) -> Iterator[Find
     if file.recipients is None or not discloses(call.effects):
         return
     if unknown := strangers(file.recipients, call.args):
-        reason = f"Not among the recipients of {file.file}: {', '.join(unknown[:5])}."
+        shown = ", ".join(shorten(one, _LONGEST) for one in unknown[:5])
+        reason = f"Not among the recipients of {file.file}: {shown}."
         yield Finding(
             f"{layer}/recipients", layer, "restricts", file.recipients.otherwise, reason,
             remember=file.recipients.remember,

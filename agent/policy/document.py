@@ -27,6 +27,9 @@ from yaml.events import (
 DEEPEST = 12
 """Lists and maps inside each other."""
 
+MOST = 500_000
+"""Values of a text, names of fields among them; ten thousand rules have a fifth of that."""
+
 
 @dataclass(frozen=True, order=True)
 class Place:
@@ -103,12 +106,20 @@ def parse(text: str) -> Node | None:
 
 def _document(events: Iterator[Event]) -> Node | None:
     document: Node | None = None
+    events = _counted(events)
     for event in events:
         if isinstance(event, DocumentStartEvent):
             if document is not None:
                 raise FaultyText(Fault(_place(event), "a second document; there is one a file"))
             document = _node(next(events), events, 1)
     return document
+
+
+def _counted(events: Iterator[Event]) -> Iterator[Event]:
+    for number, event in enumerate(events):
+        if number > MOST:
+            raise FaultyText(Fault(_place(event), f"more than {MOST:,} values"))
+        yield event
 
 
 def _node(event: Event, events: Iterator[Event], depth: int) -> Node:

@@ -112,7 +112,10 @@ def _arguments(
 ) -> Iterator[tuple[str, Any]]:
     for name, value in args.items():
         faults: list[str] = []
-        yield name, _comparable(value, faults)
+        try:
+            yield name, _comparable(value, faults)
+        except RecursionError:
+            faults.append("is nested too deeply")
         if faults:
             bad[("args", name)] = faults[0]
 

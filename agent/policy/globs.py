@@ -26,6 +26,35 @@ def any_matches(name: str, patterns: Iterable[str]) -> bool:
     return any(matches(name, pattern) for pattern in patterns)
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether there is a name that both patterns stand for."""
+    ends = {(0, 0)}  # how far each of them is used up, for some beginning of a name
+    seen: set[tuple[int, int]] = set()
+    while ends:
+        at = ends.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        i, j = at
+        mine, its = one[i : i + 1], other[j : j + 1]
+        if not mine and not its:
+            return True
+        ends |= {(i + 1, j)} if mine == "*" else set()
+        ends |= {(i, j + 1)} if its == "*" else set()
+        if mine and its and (mine == its or "?" in (mine, its) or "*" in (mine, its)):
+            ends.add((i + (mine != "*"), j + (its != "*")))
+    return False
+
+
+def is_part_of(inner: str, outer: str) -> bool:
+    """Whether a pattern is sure to stand for nothing that another one does not stand for.
+
+    Only a ``*`` takes in a ``*``, and only a ``*`` or a ``?`` a ``?``. So it may say no of two
+    patterns where that is true only in a roundabout way.
+    """
+    return _compiled(outer.replace("?", "[!*]")).fullmatch(inner) is not None
+
+
 def is_literal(pattern: str) -> bool:
     """Whether it stands for one name only."""
     return "*" not in pattern and "?" not in pattern

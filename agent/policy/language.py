@@ -13,7 +13,10 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
+
+from agent.policy.patterns import LARGEST, Cost, cost_of
 
 LONGEST = 1_000
 """Characters of one condition."""
@@ -21,8 +24,6 @@ LONGEST = 1_000
 _DIGITS = 15
 """Decimal digits that a binary fraction holds exactly enough to be compared."""
 
-_REGEX_UNITS = 100
-_COUNTED_REGEX_UNITS = 100_000
 _MOST_REPEATED = 100
 
 ROOTS = (
@@ -76,13 +77,22 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class Search:
+    """A pattern, and the field that it is looked for in; ``None``: an element of the loop around
+    it, or what cannot be said."""
+
+    over: Reference | None
+    cost: Cost
+
+
+@dataclass(frozen=True)
 class Loop:
     """A macro: what it goes through, what it calls each element, what it asks of it."""
 
     over: Reference
     body: tuple[Reference, ...]
     tokens: int
-    regex: int
+    searches: tuple[Search, ...]
 
 
 @dataclass(frozen=True)
@@ -92,16 +102,20 @@ class Parsed:
     Args:
         references: Every field that it names.
         outside: Those that it names outside of loops.
+        searches: Patterns that are looked for outside of loops.
         fixed: Units of work that do not depend on the call.
         equalities: Fields that are compared with a value that is written down, and its kind.
+        texts: Texts that are written down, each after the field that it is compared with.
     """
 
     program: Any
     references: tuple[Reference, ...]
     outside: tuple[Reference, ...]
     loops: tuple[Loop, ...]
+    searches: tuple[Search, ...]
     fixed: int
     equalities: tuple[tuple[Reference, str], ...]
+    texts: tuple[tuple[Reference, str], ...]
 
 
 def parsed(source: str) -> Parsed:
@@ -124,9 +138,17 @@ def parsed(source: str) -> Parsed:
     _check_words(tokens, references)
     inside = [(start, end) for _, start, end in spans]
     outside = tuple(r for r in references if not any(s <= r.offset < e for s, e in inside))
-    fixed = len(tokens) + _regex_units(tokens)
+    searches = tuple(
+        Search(over, cost)
+        for offset, over, cost in _searches(tokens)
+        if not any(s <= offset < e for s, e in inside)
+    )
     compared = tuple(_equalities(tokens, references))
-    return Parsed(program, references, outside, tuple(loops), fixed, compared)
+    beside = ((found, _unquoted(token.text)) for found, token in _texts_beside(tokens, references))
+    fixed = len(tokens) + sum(search.cost.once for search in searches)
+    return Parsed(
+        program, references, outside, tuple(loops), searches, fixed, compared, tuple(beside)
+    )
 
 
 class _Token(NamedTuple):
@@ -226,7 +248,8 @@ def _loops(tokens: Sequence[_Token]) -> tuple[list[Loop], list[tuple[str, int, i
         body = tokens[position + 4 : end]
         names = {name.text}
         roots = tuple(r for r in _references(body, names))
-        loops.append(Loop(over, roots, len(body), _regex_units(body)))
+        searches = tuple(Search(over_, cost) for _, over_, cost in _searches(body))
+        loops.append(Loop(over, roots, len(body), searches))
         spans.append((name.text, token.offset, tokens[end].offset))
     return loops, spans
 
@@ -328,13 +351,14 @@ def _check_functions(tokens: Sequence[_Token]) -> None:
 
 def _check_words(tokens: Sequence[_Token], references: Sequence[Reference]) -> None:
     """Labels and origins are few, so a misspelt one can be told; a pattern must be one."""
-    ends = {_path(tokens, p)[1]: r for p, r in _starts(tokens, references)}
-    for position, token in enumerate(tokens):
-        following = _text(tokens, position + 1)
-        if token.kind == "text" and following == "in" and _text(tokens, position + 2) == "labels":
+    for found, token in _texts_beside(tokens, references):
+        if found.root == "labels":
             _check_known(token, "label", LABELS)
-        if token.text in ("==", "!=") and position in ends and ends[position].root == "provenance":
-            _check_known(tokens[position + 1], "origin", ORIGINS)
+        elif found.root == "provenance" and found.keys:
+            _check_known(token, "origin", ORIGINS)
+        elif found.root == "currency" and token.text != token.text.upper():
+            raise ConditionError(f"currencies are in capitals: {token.text.upper()}", token.offset)
+    for position, token in enumerate(tokens):
         if token.text == "matches":
             _check_pattern(tokens, position)
 
@@ -344,6 +368,22 @@ def _starts(
 ) -> Iterator[tuple[int, Reference]]:
     by_offset = {token.offset: position for position, token in enumerate(tokens)}
     return ((by_offset[found.offset], found) for found in references)
+
+
+def _texts_beside(
+    tokens: Sequence[_Token], references: Sequence[Reference]
+) -> Iterator[tuple[Reference, _Token]]:
+    """Texts that are written down, each with the field that it is compared with: by ``==`` or
+    ``!=`` on either side, in a list that the field is looked for in, or looked for in the field."""
+    for start, found in _starts(tokens, references):
+        end = _path(tokens, start)[1]
+        sign, after = _text(tokens, end), tokens[end + 1] if end + 1 < len(tokens) else _END
+        beside = [after] if sign in ("==", "!=") else []
+        if sign == "in" and after.text == "[":
+            beside = [*takewhile(lambda token: token.text != "]", tokens[end + 2 :])]
+        if start >= 2 and tokens[start - 1].text in ("==", "!=", "in"):
+            beside.append(tokens[start - 2])
+        yield from ((found, token) for token in beside if token.kind == "text")
 
 
 def _equalities(
@@ -390,6 +430,8 @@ def _check_pattern(tokens: Sequence[_Token], position: int) -> None:
             f"a pattern repeats something {_MOST_REPEATED} times at most", pattern.offset
         )
     try:
+        if cost_of(_unquoted(pattern.text)).once > LARGEST:
+            raise ValueError("too large")
         _compiled(f"''.matches({pattern.text})").execute({})
     except Exception:
         raise ConditionError(
@@ -397,9 +439,20 @@ def _check_pattern(tokens: Sequence[_Token], position: int) -> None:
         ) from None
 
 
-def _regex_units(tokens: Sequence[_Token]) -> int:
-    patterns = [_text(tokens, p + 2) for p, t in enumerate(tokens) if t.text == "matches"]
-    return sum(_COUNTED_REGEX_UNITS if "{" in text else _REGEX_UNITS for text in patterns)
+def _searches(tokens: Sequence[_Token]) -> Iterator[tuple[int, Reference | None, Cost]]:
+    """Each pattern that is looked for: where, in which field, and what it costs."""
+    for position, token in enumerate(tokens):
+        pattern = tokens[position + 2] if position + 2 < len(tokens) else _END
+        if token.text == "matches" and pattern.kind == "text":
+            yield token.offset, _before(tokens, position - 1), cost_of(_unquoted(pattern.text))
+
+
+def _unquoted(text: str) -> str:
+    """What a text in quotes says."""
+    if text.startswith("r"):
+        return text[2:-1]
+    plain = re.sub(r"\\(.)", lambda m: {"`": "`", "?": "?", "X": r"\x"}.get(m[1], m[0]), text)
+    return str(ast.literal_eval(plain))
 
 
 def _closest(word: str, known: Sequence[str]) -> str:

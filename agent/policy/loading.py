@@ -41,9 +41,10 @@ def load_file(path: Path, catalogue: Catalogue | None = None) -> PolicyFile:
         UsageError: It is not there, too large, or no text.
     """
     name = one_line(str(path))
-    if not path.is_file():  # neither a folder nor a pipe that somebody would have to fill
-        raise UsageError(f"Policy {name}: there is no such file.")
     try:
+        if not path.is_file():  # neither a folder nor a pipe that somebody would have to fill
+            there = "it is no regular file" if path.exists() else "there is no such file"
+            raise UsageError(f"{there}.")
         with path.open("rb") as file:
             text = small_text(file, SIZE_LIMIT)
     except OSError as error:

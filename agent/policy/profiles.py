@@ -43,3 +43,13 @@ def granted_by(profile: str | None, grant: Sequence[str], deny: Sequence[str]) -
     named = PROFILES[profile]
     denied = [pattern for pattern in named.denied if pattern not in grant]
     return Authority((*named.granted, *grant), (*denied, *deny))
+
+
+def authority_of_new(profile: str | None, grant: Sequence[str], deny: Sequence[str]) -> Authority:
+    """What a new session may do with these options: where they grant nothing, the default.
+
+    Raises:
+        NotFound: There is no such profile.
+    """
+    named = granted_by(profile, grant, deny)
+    return Authority(named.granted or Authority().granted, named.denied)

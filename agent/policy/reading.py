@@ -30,6 +30,12 @@ SIZE_LIMIT = 4 * 1024 * 1024
 MOST_FAULTS = 20
 """Faults of one file that are listed."""
 
+ENOUGH = 500
+"""Faults after which a file is not read on: each of them takes time to be put into words."""
+
+WORK_LIMIT = 50_000_000
+"""Units of work, each some 0.1 µs, of looking at all conditions of a file once."""
+
 T = TypeVar("T")
 
 _VERDICTS: Mapping[str, Behavior] = {"allow": "allow", "ask": "ask", "deny": "deny"}
@@ -60,8 +66,12 @@ def read_policy(
         root = parse(text.removeprefix("\ufeff"))
     except FaultyText as error:
         raise InvalidPolicy([error.fault.at(file)]) from error
-    found = reader.policy(root, hashlib.sha256(text.encode()).hexdigest())
+    digest = hashlib.sha256(text.encode()).hexdigest()
     warnings: list[Fault] = []
+    try:
+        found = reader.policy(root, digest)
+    except _Enough:
+        raise InvalidPolicy(_listed(reader.faults, file)) from None
     if not reader.faults:
         faults, warnings = review(found, catalogue)
         reader.faults += faults
@@ -109,8 +119,13 @@ def _fields_of(found: PolicyFile) -> dict[str, Any]:
 def _listed(faults: Sequence[Fault], file: str) -> list[str]:
     lines = [fault.at(file) for fault in sorted(set(faults), key=lambda f: (f.place, f.text))]
     if len(lines) > MOST_FAULTS:
-        return [*lines[:MOST_FAULTS], f"{file}: and {len(lines) - MOST_FAULTS} more"]
+        at_least = "at least " if len(faults) >= ENOUGH else ""
+        return [*lines[:MOST_FAULTS], f"{file}: and {at_least}{len(lines) - MOST_FAULTS} more"]
     return lines
+
+
+class _Enough(Exception):
+    """There are so many faults that the rest is not looked for."""
 
 
 class _Reader:
@@ -119,6 +134,7 @@ class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
         self.faults: list[Fault] = []
+        self._work = 0
 
     # --- the parts of a file ---
 
@@ -166,6 +182,11 @@ class _Reader:
         }
         if "arguments" in fields:
             given["arguments"] = self._texts(fields["arguments"])
+            if not given["arguments"] and isinstance(fields["arguments"], Items):
+                self._fault(
+                    fields["arguments"].place,
+                    "an empty list names no argument; leave arguments out for to, cc, bcc …",
+                )
         if "otherwise" in fields:
             otherwise = self._verdict(fields["otherwise"])
             if otherwise == "allow":
@@ -199,6 +220,11 @@ class _Reader:
             given["tools"] = self._patterns(fields["tools"], globs.TOOL, _TOOL_WORDS)
         if "effects" in fields:
             given["effects"] = self._effects(fields["effects"])
+            if not given["effects"] and isinstance(fields["effects"], Items):
+                self._fault(
+                    fields["effects"].place,
+                    "an empty list matches nothing; leave effects out for calls of any effects",
+                )
         if "when" in fields:
             given["when"] = self._condition(fields["when"])
         for word in ("message", "reason"):
@@ -274,6 +300,8 @@ class _Reader:
 
     def _fault(self, place: Place, text: str) -> None:
         self.faults.append(Fault(place, text))
+        if len(self.faults) >= ENOUGH:
+            raise _Enough
 
     def _fields(self, node: Node, known: Sequence[str], what: str) -> dict[str, Node]:
         if not isinstance(node, Fields):
@@ -382,7 +410,11 @@ class _Reader:
         if text is None or not isinstance(node, Scalar):
             return None
         try:
-            return Condition.of(text)
+            condition = Condition.of(text)
+            self._work += condition.least
+            if self._work > WORK_LIMIT:
+                raise ConditionError("the patterns of this file take too long all together")
+            return condition
         except ConditionError as error:
             place = node.place
             if not node.quoted and "\n" not in text:

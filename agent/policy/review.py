@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from agent.policy import globs
@@ -13,7 +14,10 @@ from agent.policy.conditions import Condition
 from agent.policy.document import Fault, Place
 from agent.policy.language import Reference
 from agent.policy.lookup import Facts, Missing, NotChecked
-from agent.policy.model import PolicyFile, Rule
+from agent.policy.model import STRICTNESS, PolicyFile, Rule
+
+_MOST_WIDE = 100
+"""Patterns of tools that every rule is held against, to find out what is hidden by them."""
 
 _KINDS = ("read", "network", "write", "spend", "disclose")
 _SAMPLES: Mapping[str, Any] = {
@@ -31,7 +35,7 @@ def review(file: PolicyFile, catalogue: Catalogue | None) -> tuple[list[Fault], 
     faults = [*reviewer.of_patterns()]
     for rule in file.rules:
         faults += reviewer.of_rule(rule)
-    return faults, list(_contradictions(file.rules))
+    return faults, [*_contradictions(file.rules), *_hidden(file)]
 
 
 def _contradictions(rules: Sequence[Rule]) -> Iterator[Fault]:
@@ -47,6 +51,38 @@ def _contradictions(rules: Sequence[Rule]) -> Iterator[Fault]:
                 f"{rule.name!r} says {rule.verdict} of the same calls of which {other.name!r} "
                 f"(line {other.place.line}) says {other.verdict}; the more restrictive one wins",
             )
+
+
+def _hidden(file: PolicyFile) -> Iterator[Fault]:
+    """Rules that another one always outdoes: order does not matter, so there are no exceptions."""
+    blanket = [r for r in file.rules if r.verdict != "allow" and not r.effects and r.when is None]
+    named: dict[str, Rule] = {}
+    for rule in sorted(blanket, key=lambda r: -STRICTNESS[r.verdict]):
+        for pattern in rule.tools:
+            named.setdefault(pattern, rule)
+    broad = (item for item in named.items() if not globs.is_literal(item[0]))
+    wide = dict(islice(broad, _MOST_WIDE))
+    for rule in file.rules:
+        over = [_outdone(pattern, rule, named, wide) for pattern in rule.tools]
+        first = next(iter(over), None)
+        if first is not None and all(over):
+            yield Fault(
+                rule.place,
+                f"{rule.name!r} says {rule.verdict} and never counts: {first.name!r} (line "
+                f"{first.place.line}) says {first.verdict} of all calls of these tools, and the "
+                "more restrictive rule wins, whatever their order",
+            )
+
+
+def _outdone(
+    pattern: str, rule: Rule, named: Mapping[str, Rule], wide: Mapping[str, Rule]
+) -> Rule | None:
+    """A rule that says something more restrictive of every tool that a pattern stands for."""
+    same = [named[pattern]] if pattern in named else []
+    others = (other for broad, other in wide.items() if globs.is_part_of(pattern, broad))
+    return next(
+        (o for o in (*same, *others) if STRICTNESS[o.verdict] > STRICTNESS[rule.verdict]), None
+    )
 
 
 class _Reviewer:
@@ -78,6 +114,7 @@ class _Reviewer:
             yield from self._tools(rule, self._catalogue)
         if rule.when is not None:
             yield from self._session(rule, rule.when)
+            yield from self._texts(rule, rule.when)
             yield from self._condition(rule, rule.when)
 
     def _kind(self, pattern: str, place: Place) -> Fault | None:
@@ -142,6 +179,15 @@ class _Reviewer:
             elif what == "counts" and self._catalogue and not self._is_known(key):
                 yield Fault(rule.place, f"no tool is called {key}{_hint(key, self._catalogue)}")
 
+    def _texts(self, rule: Rule, when: Condition) -> Iterator[Fault]:
+        """Names of tools and effects that a condition compares with, which nothing can be."""
+        for found, text in when.texts:
+            if found.root == "tool" and not self._is_known(text):
+                known = _hint(text, self._catalogue or {})
+                yield Fault(rule.place, f"no tool is called {text}{known}")
+            elif found.root == "effects":
+                yield from filter(None, [self._kind(text, rule.place)])
+
     def _condition(self, rule: Rule, when: Condition) -> Iterator[Fault]:
         tools = self._tools_of(rule)
         fields = _argument_names(tools)
@@ -156,11 +202,12 @@ class _Reviewer:
                         f"no tool that {rule.name!r} is about has an argument {name}; {known}",
                     )
                     return
-        trials = [self._try(when, tool) for tool in tools or (None,)]
-        if trials and all(trials):
-            yield Fault(
-                rule.place, f"the condition of {rule.name!r} can never be checked: {trials[0]}"
-            )
+        why = None
+        for tool in tools or (None,):
+            if (failed := self._try(when, tool)) is None:
+                return
+            why = why or failed
+        yield Fault(rule.place, f"the condition of {rule.name!r} can never be checked: {why}")
 
     def _try(self, when: Condition, tool: KnownTool | None) -> str | None:
         """What fails on sample values of a tool, whatever the values are; ``None``: nothing."""

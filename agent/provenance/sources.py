@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -67,6 +67,8 @@ def trace(
     args: Mapping[str, Any],
     messages: Sequence[BaseMessage],
     tools: Mapping[str, BaseTool] | None = None,
+    *,
+    passages: bool = True,
 ) -> list[Source]:
     """Where each value among ``args`` occurs: the user's words first, then results.
 
@@ -74,8 +76,10 @@ def trace(
 
     Args:
         tools: By name; the result of one that is not among them is untrusted and private.
+        passages: Whether a person reads what stands around a value; a verdict does not, and
+            finding the place takes longer than all the rest.
     """
-    read = _Read.of(messages, tools or {})
+    read = replace(_Read.of(messages, tools or {}), passages=passages)
     leaves = list(_leaves(args))
     sources = [read.source(path, value) for path, value in leaves]
     _join_pieces(sources, [value for _, value in leaves], read.strange)
@@ -151,6 +155,7 @@ class _Read:
 
     said: tuple[Indexed, ...]
     given: tuple[_Given, ...]
+    passages: bool = True
 
     @classmethod
     def of(cls, messages: Sequence[BaseMessage], tools: Mapping[str, BaseTool]) -> _Read:
@@ -185,10 +190,13 @@ class _Read:
         if found := self._found(path, value, wanted):
             best = min(found, key=lambda given: not given.trusted)
             private = any(given.private for given in found)
-            return _source(path, best, private, best.text.passage(wanted.tokens))
+            return _source(path, best, private, self._passage(best, wanted))
         if not isinstance(value, str) or (len(wanted.tokens) < 2 and "://" not in value):
             return {"path": path, "origin": "model", "tool": None}
         return self._in_part(path, value, wanted)
+
+    def _passage(self, given: _Given, wanted: Wanted) -> str:
+        return given.text.passage(wanted.tokens) if self.passages else ""
 
     def _is_said(self, wanted: Wanted) -> bool:
         return any(text.says(form.tokens) for text in self.said for form in wanted.forms) or any(
@@ -217,7 +225,7 @@ class _Read:
         )
         piece = Wanted(value[first["start"] : first["end"]])
         private = any(part["private"] for part in parts)
-        source = _source(path, given, private, given.text.passage(piece.tokens))
+        source = _source(path, given, private, self._passage(given, piece))
         source["origin"] = "untrusted" if foreign else "model"
         source["parts"] = parts
         return source
@@ -312,6 +320,9 @@ def _pieces(value: str) -> list[tuple[int, int]]:
 
 def _says_much(wanted: Wanted) -> bool:
     """Whether a piece is no word that occurs everywhere: an address, a code, an encoded text."""
+    text = wanted.text
+    if len(text) < 12 and text.isascii() and text.isalpha():  # most are: encoded ones are longer
+        return False
     if len(wanted.forms) > 1 and any(len(form.tokens) > 1 for form in wanted.forms[1:]):
         return True
     return any(

@@ -15,7 +15,7 @@ from rich.text import Text
 from agent.config import OFFLINE
 from agent.repl.ports import Approvals
 from agent.repl.render import show_receipt
-from agent.repl.screen import join
+from agent.repl.screen import join, until
 from agent.repl.servers import run_mcp, run_prompt
 from agent.repl.status import model_text
 from agent.repl.talk import Talk
@@ -67,19 +67,30 @@ async def _help(talk: Talk, _: str) -> None:
     )
 
 
-async def _tools(talk: Talk, _: str) -> None:
-    app = await talk.application()
-    from tools.contract import contract_of, is_read
+_GATES = {"allow": "runs by itself", "ask": "waits for you", "deny": "never runs"}
 
+
+async def _tools(talk: Talk, _: str) -> None:
+    """What each tool can touch, and the verdict it would get in this session as it is now."""
+    app = await talk.application()
+    from agent.inventory import Standing, inventory, reach_in_words
+
+    session = talk.session
+    if session is None:
+        entries = inventory(app.tools, Standing(app.policy, app.authority))
+    else:
+        record, rules = session.record, session.rules()
+        has_read = (record.labels, record.user, rules)
+        entries = inventory(session.tools, Standing(app.policy, session.authority, *has_read))
     rows = []
-    for tool in talk.session.tools if talk.session else app.tools:
-        effects = contract_of(tool).effects
-        known = () if callable(effects) else sorted(effects)
-        gate = "runs by itself" if known and is_read(frozenset(known)) else "waits for you"
-        does = ", ".join(known) or "depends on its arguments"
-        about = next(iter(tool.description.strip().splitlines()), "")
-        rows.append((tool.name, join((gate, does, about))))
+    for entry in entries:
+        gate = " or ".join(_GATES[verdict] for verdict in entry.prospect.verdicts)
+        by = f"by {entry.decides}" if entry.decides not in ("", "reads", "writes") else ""
+        about = next(iter(entry.tool.description.strip().splitlines()), "")
+        rows.append((entry.tool.name, join((gate, entry.touches, by, about))))
     _table(talk, rows)
+    for line in reach_in_words(entries):
+        talk.screen.note(one_line(line))
 
 
 async def _approvals(talk: Talk, _: str) -> None:
@@ -117,11 +128,19 @@ async def _rules(talk: Talk, rest: str) -> None:
     if words:
         talk.screen.note("Use /rules, or /rules revoke ID.")
         return
+    app = await talk.application()
     rules = [rule for rule in session.rules() if rule.revoked_at is None]
+    for rule in app.store.rules.expired(session.id):
+        when, scope = until(rule.expires_at), one_line(rule.scope)
+        talk.screen.note(f"Expired: {rule.id}, {when}: {scope}. Such calls wait for you again.")
     if not rules:
         talk.screen.note('No "always" rules in this session.')
         return
-    _table(talk, [(r.id, f"{r.tool}: {r.scope} · agreed by {r.created_by}") for r in rules])
+    rows = []
+    for rule in rules:
+        by = f"agreed by {rule.created_by}"
+        rows.append((rule.id, join((f"{rule.tool}: {rule.scope}", until(rule.expires_at), by))))
+    _table(talk, rows)
     talk.screen.note("/rules revoke ID takes one back.")
 
 
@@ -249,7 +268,7 @@ COMMANDS: dict[str, Command] = {
         Command("receipt", "", "what really became of the writes of the last turn", _receipt),
         Command("undo", "[ID]", "propose what undoes the last write, or that one", _undo),
         Command("fork", "[TURN]", "go on in a new session, with the talk up to that turn", _fork),
-        Command("tools", "", "the tools at hand, and which of them wait for you", _tools),
+        Command("tools", "", "what each tool can touch, and whether it would wait for you", _tools),
         Command(
             "mcp", "[resources | read | prompts …]", "the MCP servers, and what they offer", _mcp
         ),

@@ -25,10 +25,10 @@ from agent.repl.panel import (
     overview,
     what_became_of,
 )
-from agent.repl.ports import Approvals, Session
+from agent.repl.ports import Approvals, Rules, Session
 from agent.repl.prompts import Prompts
 from agent.repl.questions import LEAVE, Questions, Void
-from agent.repl.screen import Screen, join
+from agent.repl.screen import Screen, join, until
 from agent.safe_text import exact_json, one_line, strict
 from agent.store.records import ApprovalRecord
 from agent.types import Decision
@@ -47,10 +47,12 @@ class Desk:
     Args:
         session: Whose approvals they are.
         approvals: The store, for who decided elsewhere.
+        rules: The store, for how long an "always" answer would hold.
     """
 
     session: Session
     approvals: Approvals
+    rules: Rules
     screen: Screen
     questions: Questions
     prompts: Prompts
@@ -308,7 +310,8 @@ class Desk:
         scope = self._scope(approval)
         if scope is None:
             return False
-        self.screen.note(f"Always, for this session: {one_line(scope)}", "bold yellow")
+        when = until(self.rules.until())
+        self.screen.note(f"Always, for this session, {when}: {one_line(scope)}", "bold yellow")
         key = await self._key(
             [approval], "y agree and approve this call · n back · revocable with /rules", {"y", "n"}
         )
@@ -320,8 +323,8 @@ class Desk:
 
     def _agreed(self, approval: ApprovalRecord) -> ApprovalRecord:
         rule = self.session.allow_always(approval.id)
-        scope = one_line(rule.scope)
-        self.screen.note(f"Rule {rule.id}: {scope}. Revoke it with /rules revoke {rule.id}")
+        what = f"{one_line(rule.scope)}, {until(rule.expires_at)}"
+        self.screen.note(f"Rule {rule.id}: {what}. Revoke it with /rules revoke {rule.id}")
         return self.approvals.get(approval.id)
 
     def _scope(self, approval: ApprovalRecord) -> str | None:

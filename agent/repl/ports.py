@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from agent.mcp.servers import ServerConfig
+    from agent.policy import Policy
 
 
 class Scope(Protocol):
@@ -92,6 +93,13 @@ class Approvals(Protocol):
     ) -> Sequence[ApprovalRecord]: ...
 
 
+class Rules(Protocol):
+    """The store's "always" rules."""
+
+    def until(self) -> str | None: ...
+    def expired(self, session: str) -> Sequence[RuleRecord]: ...
+
+
 class Trail(Protocol):
     """The store's record of everything that mattered."""
 
@@ -105,6 +113,8 @@ class Store(Protocol):
     def sessions(self) -> Sessions: ...
     @property
     def approvals(self) -> Approvals: ...
+    @property
+    def rules(self) -> Rules: ...
     @property
     def trail(self) -> Trail: ...
 
@@ -170,6 +180,10 @@ class Application(Protocol):
     def workspace(self) -> Path | None: ...
     @property
     def tools(self) -> Sequence[BaseTool]: ...
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def authority(self) -> Authority: ...
     @property
     def model_name(self) -> str: ...
     @property

@@ -190,6 +190,11 @@ def _end(text: str, cells: int) -> str:
     return shown.lstrip()
 
 
+def until(at: str | None) -> str:
+    """Until when an "always" rule holds, in words; ``None``: as long as its session."""
+    return f"until {at[:16].replace('T', ' ')} UTC" if at else "until the session ends"
+
+
 def join(parts: Iterable[str], separator: str = " · ") -> str:
     """The parts that are not empty, as one line."""
     return separator.join(part for part in parts if part)

@@ -173,7 +173,10 @@ class Talk:
             self._lease = stack.pop_all()
         self._view = TurnView(self._answers)
         self.session = session
-        self._desk = Desk(session, app.store.approvals, self.screen, self._questions, self._prompts)
+        store = app.store
+        self._desk = Desk(
+            session, store.approvals, store.rules, self.screen, self._questions, self._prompts
+        )
         return session, self._desk
 
     # --- a message -----------------------------------------------------------------------

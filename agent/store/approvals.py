@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 from sqlalchemy import bindparam, exists, insert, select, update
@@ -15,8 +16,9 @@ from agent.errors import AlreadyDecided, ApprovalExpired, InvalidDecision, NotFo
 from agent.store.database import Database, with_fresh_id
 from agent.store.deciding import UNDECIDED, already_decided, close, close_doubt, make_void
 from agent.store.ids import in_hours, now
-from agent.store.ledger import HAPPENED, NOT_HAPPENED, effect_of_call, settle_effect
+from agent.store.ledger import effect_of_call
 from agent.store.lookup import Lookup
+from agent.store.outcomes import HAPPENED, NOT_HAPPENED, settle_effect
 from agent.store.records import ApprovalRecord, EffectRecord
 from agent.store.schema import approvals, effects
 from agent.store.statement import Statement
@@ -361,7 +363,7 @@ class Approvals:
         try:
             with self._db.write() as writing:
                 self._lock_sessions_of(writing, ids)
-                return [_decide(writing, answer, actor) for answer in answers]
+                return [_decide(writing, answer, actor, self._db.home) for answer in answers]
         except ApprovalExpired:
             self.expire_due()  # the transaction that noticed it was rolled back
             raise
@@ -420,7 +422,7 @@ def _existing(writing: Writing, approval_id: str) -> dict[str, Any]:
     return row
 
 
-def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
+def _decide(writing: Writing, answer: Answer, actor: Actor, home: Path | None) -> ApprovalRecord:
     approval_id, decision, digest = answer
     approval = ApprovalRecord(**_existing(writing, approval_id))
     if approval.status != "pending":
@@ -429,7 +431,7 @@ def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
         raise ApprovalExpired(approval.id, approval.session, approval.expires_at)
     _check_fit(approval, decision, digest)
     if approval.kind == "in_doubt":
-        _settle(writing, approval, decision, actor)
+        _settle(writing, approval, decision, actor, home)
     return close(
         writing,
         approval,
@@ -442,13 +444,19 @@ def _decide(writing: Writing, answer: Answer, actor: Actor) -> ApprovalRecord:
     )
 
 
-def _settle(writing: Writing, approval: ApprovalRecord, decision: Decision, actor: Actor) -> None:
+def _settle(
+    writing: Writing,
+    approval: ApprovalRecord,
+    decision: Decision,
+    actor: Actor,
+    home: Path | None,
+) -> None:
     effect = effect_of_call(writing, approval.session, approval.message, approval.call)
     if effect is None:
         raise InvalidDecision(
             f"{approval.id} asks about a write that the ledger does not have; nothing changed."
         )
-    settle_effect(writing, effect, decision.message == HAPPENED, actor, "")
+    settle_effect(writing, effect, decision.message == HAPPENED, actor, "", home)
 
 
 def _check_form(approval_id: str, decision: Decision, digest: str | None) -> None:

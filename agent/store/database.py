@@ -32,7 +32,7 @@ from agent.store.writing import Writing
 
 T = TypeVar("T")
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; a test compares it with the files."""
 
 _BUSY_SECONDS = 10

@@ -19,28 +19,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import bindparam, insert, or_, select, update
 
-from agent.canonical import canonical_json
 from agent.errors import (
-    AlreadyDecided,
     AlreadyUndone,
-    InvalidDecision,
     LeaseLost,
     NotFound,
     RuleEnded,
 )
 from agent.store.database import Database, with_fresh_id
-from agent.store.deciding import close, close_doubt, open_doubt
+from agent.store.deciding import close, open_doubt
 from agent.store.ids import now
 from agent.store.lookup import Lookup
+from agent.store.outcomes import (
+    NOT_HAPPENED,
+    as_found,
+    change,
+    ended,
+    lasting,
+    record,
+    record_outcome,
+    settle_effect,
+    without_question,
+)
 from agent.store.records import EffectRecord, RuleRecord
+from agent.store.rules import not_over
 from agent.store.schema import effects, rules
 from agent.store.statement import Statement
-from agent.store.writing import Writing, actor_data
+from agent.store.writing import Writing
 from agent.types import Actor, EffectState
 
 if TYPE_CHECKING:
@@ -48,10 +56,6 @@ if TYPE_CHECKING:
 
 EffectList = list[EffectRecord]
 Outcome = Literal["run", "recorded", "in_doubt", "refused"]
-
-HAPPENED, NOT_HAPPENED = "happened", "not happened"
-RECORD = "its own record"
-"""Who is named as having settled a doubt when it was the service's record."""
 
 _BY_ID = Statement(select(effects).where(effects.c.id == bindparam("id")))
 _BY_CALL = Statement(
@@ -99,11 +103,10 @@ _RULE_IN_FORCE = Statement(
     select(rules).where(
         rules.c.session == bindparam("session"),
         rules.c.id == bindparam("rule"),
-        rules.c.revoked_at.is_(None),
+        not_over(),
     )
 )
 _INSERT = Statement(insert(effects).inline())
-_UPDATE = Statement(update(effects).where(effects.c.id == bindparam("key")))
 _FINISH = Statement(
     update(effects).where(
         effects.c.id == bindparam("key"),
@@ -229,19 +232,23 @@ class Ledger:
         transport: str | None = None,
         transaction: str | None = None,
         evidence: dict[str, Any] | None = None,
+        once: bool = False,
     ) -> EffectRecord:
         """Record how an attempt ended; a result that comes late still resolves a doubt.
 
-        It needs no lease: a result is evidence, whoever brings it. What is final, or a later
-        attempt, is left as it is; the trail then keeps the late result, and the row as it stands
-        is returned. But that it happened counts against whoever had said that it did not, and
-        that it failed puts in doubt again what a person had said to have happened: ``evidence``
-        then has both, under ``against``.
+        It needs no lease: a result is evidence, whoever brings it. What is final is left as it is;
+        the trail then keeps the late result, and the row as it stands is returned. But that it
+        happened counts against whoever had said that it did not, of an earlier attempt too, and
+        that it failed puts in doubt again what a person had said to have happened; see
+        ``agent.store.outcomes``.
+
+        Args:
+            once: Whether all attempts are one for the service, since it honours keys.
 
         Raises:
             NotFound: There is no such effect.
         """
-        change = {
+        outcome = {
             "state": state,
             "result": result,
             "transport": transport,
@@ -251,16 +258,11 @@ class Ledger:
         }
         with self._db.write() as writing:
             effect = writing.lock_effect(id)
-            ended = _FINISH.run(writing.conn, change | {"key": id, "attempt": attempt})
-            if not ended:  # not as it was left when it began
-                effect = _read(writing, id)
-                if effect.attempts != attempt or effect.state != "in_doubt":
-                    return _came_late(writing, effect, attempt, change)
-                _change(writing, effect, change)
-            _record_outcome(writing, f"effect.{state}", effect, change | {"attempt": attempt})
-            if state != "in_doubt" and (doubt := open_doubt(writing, effect)) is not None:
-                close_doubt(writing, doubt, state)
-        return effect.model_copy(update=change | {"attempts": attempt})
+            if attempt > 1 or not _FINISH.run(writing.conn, outcome | {"key": id, "attempt": 1}):
+                return ended(writing, _read(writing, id), attempt, outcome, once=once)
+            record_outcome(writing, f"effect.{state}", effect, outcome | {"attempt": attempt})
+            effect = effect.model_copy(update=outcome | {"attempts": attempt})
+            return without_question(writing, effect)
 
     def leave(self, id: str, *, epoch: int) -> EffectRecord:
         """Record that nobody is at a write any more: begun and not ended, it is in doubt.
@@ -293,12 +295,9 @@ class Ledger:
             effect = _locked(writing, id)
             if (effect.state, effect.attempts) != ("in_doubt", attempt):
                 return effect
-            change = _as_found(effect, finding, found, result)
-            _change(writing, effect, change)
-            _record(writing, effect, "effect.found", {"happened": finding.happened, **found})
-            if finding.happened is not None and (doubt := open_doubt(writing, effect)) is not None:
-                close_doubt(writing, doubt, change["state"])
-        return effect.model_copy(update=change)
+            known = change(writing, effect, as_found(effect, finding, found, result))
+            record(writing, effect, "effect.found", {"happened": finding.happened, **found})
+            return without_question(writing, known)
 
     def settle(
         self,
@@ -315,7 +314,8 @@ class Ledger:
             NotFound: There is no such effect (a whole id is needed).
         """
         with self._db.write() as writing:
-            effect = settle_effect(writing, _locked(writing, id), happened, actor, comment)
+            effect = _locked(writing, id)
+            effect = settle_effect(writing, effect, happened, actor, comment, self._db.home)
             doubt = open_doubt(writing, effect)
             if doubt is not None:
                 close(writing, doubt, "answered", actor, comment=effect.settled)
@@ -391,38 +391,6 @@ class Ledger:
             return [EffectRecord(**row) for row in query.all(conn, **values)]
 
 
-def settle_effect(
-    writing: Writing, effect: EffectRecord, happened: bool, actor: Actor, comment: str
-) -> EffectRecord:
-    """``Ledger.settle`` for an effect of a locked session, without its approval."""
-    if effect.state == "intended":
-        raise InvalidDecision(
-            f"{effect.id} is not in doubt yet: its process may still be at it. Nothing was "
-            f"changed. Carry the session on first: sayso resume {effect.session}"
-        )
-    if effect.state != "in_doubt":
-        by = (effect.evidence or {}).get("by", {}).get("name", "") if effect.settled else ""
-        raise AlreadyDecided(effect.id, effect.state, by, effect.ended_at or "")
-    settled = HAPPENED if happened else NOT_HAPPENED
-    at = now()
-    change = {
-        "state": "committed" if happened else "failed",
-        "settled": settled,
-        "evidence": {
-            "settled": settled,
-            "by": actor_data(actor),
-            "at": at,
-            "comment": comment,
-            "before": effect.evidence,
-        },
-        "ended_at": at,
-    }
-    _change(writing, effect, change)
-    said = {"settled": settled, "comment": comment, "by": actor_data(actor)}
-    _record(writing, effect, "effect.settled", said)
-    return effect.model_copy(update=change)
-
-
 def effect_of_call(writing: Writing, session: str, message: str, call: str) -> EffectRecord | None:
     """The effect of a call of a locked session."""
     row = _BY_CALL.one(writing.conn, session=session, message=message, call=call)
@@ -437,25 +405,6 @@ def _may_run_again(effect: EffectRecord, digest: str, resend: bool) -> bool:
     return effect.settled == NOT_HAPPENED or (resend and effect.state == "in_doubt")
 
 
-def _as_found(
-    effect: EffectRecord, finding: Finding, found: dict[str, Any], result: dict[str, Any]
-) -> dict[str, Any]:
-    """The columns that a finding changes."""
-    evidence = {**(effect.evidence or {}), "found": found}
-    if finding.happened is None:
-        return {"state": "in_doubt", "evidence": evidence}
-    by = {"name": RECORD}
-    change: dict[str, Any] = {
-        "state": "committed" if finding.happened else "failed",
-        "settled": HAPPENED if finding.happened else NOT_HAPPENED,
-        "evidence": {"found": found, "by": by, "before": effect.evidence},
-        "ended_at": found["at"],
-    }
-    if finding.happened:
-        change |= {"result": result, "transaction": finding.transaction or effect.transaction}
-    return change
-
-
 def _check_not_undone(writing: Writing, undoes: str, known: EffectRecord | None) -> None:
     """Raise when another effect has compensated this one, or may have."""
     for row in _UNDOING.all(writing.conn, undoes=undoes):
@@ -467,7 +416,7 @@ def _check_not_undone(writing: Writing, undoes: str, known: EffectRecord | None)
 def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
     """A write that must not be entered: what is known about it, ``intended`` becoming a doubt."""
     if digest != effect.digest:
-        _record(writing, effect, "effect.refused", {"other_digest": digest})
+        record(writing, effect, "effect.refused", {"other_digest": digest})
         return Begun("refused", effect)
     if effect.state == "intended":
         return Begun("in_doubt", _in_doubt(writing, effect))
@@ -475,11 +424,9 @@ def _begun_before(writing: Writing, effect: EffectRecord, digest: str) -> Begun:
 
 
 def _in_doubt(writing: Writing, effect: EffectRecord) -> EffectRecord:
-    change: dict[str, Any] = {"state": "in_doubt"}
-    _change(writing, effect, change)
     why = "begun before, and no outcome was recorded"
-    _record(writing, effect, "effect.in_doubt", {"why": why})
-    return effect.model_copy(update=change)
+    record(writing, effect, "effect.in_doubt", {"why": why})
+    return change(writing, effect, {"state": "in_doubt"})
 
 
 def _begin_again(
@@ -490,7 +437,7 @@ def _begin_again(
 ) -> Begun:
     """The next attempt of a write that did not happen, or that its service would recognise."""
     resent = effect.state == "in_doubt"
-    change = fresh | {
+    values = fresh | {
         "state": "intended",
         "attempts": effect.attempts + 1,
         "before": effect.before if resent else before,
@@ -498,12 +445,11 @@ def _begin_again(
         "result": None,
         "transport": None,
         "transaction": None,
-        "evidence": {"before": effect.evidence},
+        "evidence": {"before": effect.evidence, **lasting(effect)},
         "started_at": now() if effect.settled == NOT_HAPPENED else effect.started_at,
         "ended_at": None,
     }
-    _change(writing, effect, change)
-    effect = effect.model_copy(update=change)
+    effect = change(writing, effect, values)
     _record_intent(writing, effect)
     return Begun("run", effect, resent)
 
@@ -516,45 +462,9 @@ def is_of_a_file(rule: str | None) -> bool:
 def _check_rule(
     writing: Writing, session: str, rule: str, covered: Callable[[RuleRecord], bool]
 ) -> None:
-    found = _RULE_IN_FORCE.one(writing.conn, session=session, rule=rule)
+    found = _RULE_IN_FORCE.one(writing.conn, session=session, rule=rule, now=now())
     if found is None or not covered(RuleRecord(**found)):
         raise RuleEnded(rule)
-
-
-def _came_late(
-    writing: Writing, effect: EffectRecord, attempt: int, outcome: dict[str, Any]
-) -> EffectRecord:
-    """Keep a result that came after the word on its write, unless it only repeats that."""
-    said = (attempt, outcome["state"], outcome["result"])
-    if said == (effect.attempts, effect.state, effect.result):
-        return effect
-    _record_outcome(writing, "effect.late", effect, outcome | {"attempt": attempt})
-    is_latest = effect.attempts == attempt
-    if outcome["state"] == "committed" and effect.state == "failed":
-        if effect.settled == NOT_HAPPENED or not is_latest:
-            return _contradicted(writing, effect, outcome)
-    elif outcome["state"] == "failed" and is_latest and _said_by_a_person(effect, HAPPENED):
-        return _contradicted(writing, effect, outcome | {"state": "in_doubt", "ended_at": None})
-    return effect
-
-
-def _said_by_a_person(effect: EffectRecord, settled: str) -> bool:
-    return effect.settled == settled and (effect.evidence or {}).get("settled") == settled
-
-
-def _contradicted(writing: Writing, effect: EffectRecord, outcome: dict[str, Any]) -> EffectRecord:
-    """It happened, and somebody had said that it did not; or the other way round.
-
-    That an earlier attempt happened counts against whatever failed after it: it was begun only
-    because the earlier one was said not to have happened.
-    """
-    before = effect.evidence or {}
-    against = {"settled": effect.settled, "by": before.get("by"), "at": effect.ended_at}
-    evidence = {**(outcome["evidence"] or {}), "against": against, "before": effect.evidence}
-    change = outcome | {"settled": None, "evidence": evidence}
-    _change(writing, effect, change)
-    _record(writing, effect, "effect.contradicted", against)
-    return effect.model_copy(update=change)
 
 
 def _locked(writing: Writing, effect_id: str) -> EffectRecord:
@@ -569,23 +479,6 @@ def _read(writing: Writing, effect_id: str) -> EffectRecord:
     return EffectRecord(**row)
 
 
-def _change(writing: Writing, effect: EffectRecord, values: dict[str, Any]) -> None:
-    _UPDATE.run(writing.conn, values | {"key": effect.id})
-
-
-def _record(writing: Writing, effect: EffectRecord, kind: str, data: dict[str, Any]) -> None:
-    """Add an entry about a write to the trail; what its arguments keep secret is masked in it."""
-    named = {
-        "effect": effect.id,
-        "message": effect.message,
-        "call": effect.call,
-        "tool": effect.tool,
-        "digest": effect.digest,
-        "attempt": effect.attempts,
-    }
-    writing.record(effect.session, kind, named | data, about=[effect.args])
-
-
 def _record_intent(writing: Writing, effect: EffectRecord) -> None:
     more = {
         "tool_version": effect.tool_version,
@@ -595,20 +488,4 @@ def _record_intent(writing: Writing, effect: EffectRecord) -> None:
         "idempotency_key": effect.idempotency_key,
         "undoes": effect.undoes,
     }
-    _record(writing, effect, "effect.intended", more)
-
-
-def _record_outcome(
-    writing: Writing, kind: str, effect: EffectRecord, outcome: dict[str, Any]
-) -> None:
-    # The result itself is in the ledger; its hash here is enough to see that it was not changed.
-    result = outcome["result"]
-    data = {
-        "attempt": outcome["attempt"],
-        "state": outcome["state"],
-        "result_sha256": sha256(canonical_json(result).encode()).hexdigest() if result else None,
-        "transport": outcome["transport"],
-        "transaction": outcome["transaction"],
-        "evidence": outcome["evidence"],
-    }
-    _record(writing, effect, kind, data)
+    record(writing, effect, "effect.intended", more)

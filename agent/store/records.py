@@ -168,7 +168,8 @@ class EffectRecord(Record):
 class RuleRecord(Record):
     """An "always for this session" rule that a person agreed to.
 
-    It is for one ``tool_version``; ``None``: it was agreed to before versions were kept.
+    It is for one ``tool_version``; ``None``: it was agreed to before versions were kept. From
+    ``expires_at`` on it holds no more; ``None``: it holds as long as its session.
     """
 
     table = "rules"
@@ -181,6 +182,7 @@ class RuleRecord(Record):
     tool_version: str | None = None
     created_by: str
     created_at: str
+    expires_at: str | None = None
     revoked_by: str | None = None
     revoked_at: str | None = None
 

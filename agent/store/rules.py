@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, insert, or_, select, update
 
 from agent.errors import AlreadyDecided, NotFound
 from agent.store.database import Database, with_fresh_id
-from agent.store.ids import now
+from agent.store.ids import in_hours, now
 from agent.store.lookup import Lookup
 from agent.store.records import RuleRecord
 from agent.store.schema import approvals, rules
@@ -18,18 +18,41 @@ from agent.store.writing import Writing, actor_data
 from agent.types import Actor
 
 _LOOKUP = Lookup(select(rules), rules.c.id, "rule")
+
+
+def not_over() -> ColumnElement[bool]:
+    """Of a rule: that it was not revoked and, at the time ``now``, holds still."""
+    holds = or_(rules.c.expires_at.is_(None), rules.c.expires_at > bindparam("now"))
+    return rules.c.revoked_at.is_(None) & holds
+
+
 _ACTIVE = Statement(
+    select(rules).where(rules.c.session == bindparam("session"), not_over()).order_by(rules.c.n)
+)
+_EXPIRED = Statement(
     select(rules)
-    .where(rules.c.session == bindparam("session"), rules.c.revoked_at.is_(None))
+    .where(
+        rules.c.session == bindparam("session"),
+        rules.c.revoked_at.is_(None),
+        rules.c.expires_at <= bindparam("now"),
+    )
     .order_by(rules.c.n)
 )
 
 
 class Rules:
-    """Add, list and revoke; each goes to the trail."""
+    """Add, list and revoke; each goes to the trail.
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    Args:
+        hours: For how long a new rule holds; 0: as long as its session.
+    """
+
+    def __init__(self, database: Database, hours: float = 0) -> None:
+        self._db, self._hours = database, hours
+
+    def until(self) -> str | None:
+        """When a rule that is agreed to now would end; ``None``: with its session."""
+        return in_hours(self._hours) if self._hours else None
 
     def add(
         self,
@@ -64,6 +87,7 @@ class Rules:
                 tool_version=tool_version,
                 created_by=actor.name,
                 created_at=now(),
+                expires_at=self.until(),
             )
             with self._db.write() as writing:
                 writing.lock(session)
@@ -74,12 +98,17 @@ class Rules:
         return with_fresh_id("r", insert_as)
 
     def active(self, session: str) -> list[RuleRecord]:
-        """The session's rules that are not revoked, oldest first."""
+        """The session's rules that hold, oldest first."""
         with self._db.read() as conn:
-            return [RuleRecord(**row) for row in _ACTIVE.all(conn, session=session)]
+            return [RuleRecord(**row) for row in _ACTIVE.all(conn, session=session, now=now())]
+
+    def expired(self, session: str) -> list[RuleRecord]:
+        """Those whose time is over, and that nobody had revoked before; oldest first."""
+        with self._db.read() as conn:
+            return [RuleRecord(**row) for row in _EXPIRED.all(conn, session=session, now=now())]
 
     def get(self, id_or_prefix: str) -> RuleRecord:
-        """One rule, revoked or not.
+        """One rule, whether or not it still holds.
 
         Raises:
             NotFound: None begins like that.
@@ -124,6 +153,7 @@ def _record(writing: Writing, kind: str, rule: RuleRecord, actor: Actor) -> None
             "tool_version": rule.tool_version,
             "scope": rule.scope,
             "scope_args": rule.scope_args,
+            "expires_at": rule.expires_at,
             "by": actor_data(actor),
         },
         about=_arguments_shown(writing, rule),

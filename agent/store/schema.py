@@ -195,6 +195,7 @@ rules = Table(
     Column("tool_version", AnyText),
     Column("created_by", AnyText, nullable=False),
     Column("created_at", Plain, nullable=False),
+    Column("expires_at", Plain),
     Column("revoked_by", AnyText),
     Column("revoked_at", Plain),
 )

@@ -28,25 +28,27 @@ class Store:
     database fails, besides what each says.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rule_hours: float = 0) -> None:
         self._db = database
         self.sessions = Sessions(database)
         self.approvals = Approvals(database)
-        self.rules = Rules(database)
+        self.rules = Rules(database, rule_hours)
         self.ledger = Ledger(database)
         self.trail = Trail(database)
         self.leases = Leases(database)
 
     @classmethod
     def of(cls, settings: Settings) -> Store:
-        """Open the database that the settings name, with the key of its trail.
+        """Open the database that the settings name, with the key of its trail, and with how long
+        they let an "always" rule hold.
 
         Raises what ``open`` raises, and ``UsageError`` for a state folder that cannot be used.
         """
         keys = (settings.trail_key, settings.trail_key_before)
         key, before = (key.get_secret_value() if key else None for key in keys)
         guards = Safeguards(key, settings.secrets, before)
-        return cls.open(settings.database_url, home=settings.ensure_home(), safeguards=guards)
+        home = settings.ensure_home()
+        return cls(Database(settings.database_url, home, guards), settings.rule_hours)
 
     @classmethod
     def open(

@@ -16,8 +16,10 @@ which also shows a session, or a whole database, that was put back to what it wa
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -25,7 +27,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, bindparam, select, type_coerce, union
 from sqlalchemy.sql.functions import count
 
-from agent.errors import NotFound, UsageError
+from agent.errors import NotFound, StoreError, UsageError
 from agent.store.database import Database
 from agent.store.heads import End, Head
 from agent.store.leases import in_force
@@ -142,10 +144,21 @@ class Trail:
             after = page[-1].position if session is None else page[-1].seq
 
     def heads(self) -> list[tuple[str, int, str]]:
-        """Session, number of entries and last hash of every chain, by session."""
+        """Session, number of entries and last hash of every chain, by session.
+
+        In a damaged database they may be of other types.
+        """
         query = select(sessions.c.id, sessions.c.trail_seq, sessions.c.trail_hash)
-        with self._db.read() as conn:
+        with self._db.read() as conn, _any_text(conn):
             return [(*row,) for row in conn.execute(query.order_by(sessions.c.id))]
+
+    def length(self, session: str | None = None) -> int:
+        """How many entries there are, of one session or of all, whatever the sessions say."""
+        query = select(count()).select_from(trail)
+        if session is not None:
+            query = query.where(trail.c.session == session)
+        with self._db.read() as conn:
+            return conn.scalar(query) or 0 if _can_be_asked(session) else 0
 
     def head(self) -> Head:
         """The ends of all chains: kept outside, it shows later what was cut or rewritten."""
@@ -192,16 +205,19 @@ class Trail:
             raise UsageError("SAYSO_TRAIL_KEY is not set, so there is no key to seal with.")
         result = Sealing()
         for session in self._chains():
-            with self._db.write() as writing:
-                self._seal(writing, session, key, result)
+            with self._db.snapshot() as conn:
+                problems = _check(conn, session, None, None)
+            try:
+                if not problems:
+                    with self._db.write() as writing:
+                        self._seal(writing, session, key, result)
+            except StoreError as error:  # its row is damaged beside the chain
+                problems.append(Problem(session, 0, f"is not sealed: {error}"))
+            result.problems.extend(problems)
         return result
 
     def _seal(self, writing: Writing, session: str, key: TrailKey, result: Sealing) -> None:
-        try:
-            guard = writing.lock(session, deleted=True)
-        except NotFound:  # entries without a session
-            result.problems.extend(_check(writing.conn, session, key, None))
-            return
+        guard = writing.lock(session, deleted=True)
         end = (session, guard.trail_seq, guard.trail_hash)
         maker = self._maker(guard.trail_seal, end, key) if guard.trail_seal else None
         problems = _check(writing.conn, session, maker, None)
@@ -223,16 +239,19 @@ class Trail:
 
     def _chains(self) -> list[str]:
         names = union(select(sessions.c.id), select(trail.c.session))
-        with self._db.read() as conn:
-            return sorted(map(str, conn.scalars(names)))
+        with self._db.read() as conn, _any_text(conn):
+            return sorted({str(name) for name in conn.scalars(names)})
 
 
 def _check(conn: Connection, session: str, key: TrailKey | None, kept: End | None) -> list[Problem]:
     """What is wrong with one chain, its seal, and the end that was kept of it elsewhere."""
-    end = conn.execute(_ROW.where(sessions.c.id == session)).one_or_none()
+    if not _can_be_asked(session):
+        return [Problem(session, 0, "is not the id of a session: it is no text")]
     chain = _ChainCheck(session, kept)
-    for row in conn.execute(_CHECKED.where(trail.c.session == session).order_by(trail.c.seq)):
-        chain.look_at(row)
+    with _any_text(conn):
+        end = conn.execute(_ROW.where(sessions.c.id == session)).one_or_none()
+        for row in conn.execute(_CHECKED.where(trail.c.session == session).order_by(trail.c.seq)):
+            chain.look_at(row)
     return chain.close(end, key)
 
 
@@ -254,7 +273,8 @@ class _ChainCheck:
             self._note(self.seq + 1, "is missing: what stands there is no entry")
             return
         if row.seq <= self.seq:
-            self._note(row.seq, "stands before the first entry")
+            twice = row.seq == self.seq and row.seq > 0
+            self._note(row.seq, "is there twice" if twice else "stands before the first entry")
             return
         if row.seq != self.seq + 1:
             self._missing(self.seq + 1, row.seq - 1)
@@ -281,17 +301,9 @@ class _ChainCheck:
         if end is None:
             if self.seq or not self.kept:
                 self._note(0, "entries of a session that does not exist")
-        elif not (isinstance(end.trail_seq, int) and isinstance(end.trail_hash, str)):
-            self._note(0, "the session does not say which entry is its last")
-            return self.problems
-        elif self.seq < max(end.trail_seq, 1):
-            self._missing(self.seq + 1, max(end.trail_seq, 1))
-        elif self.seq != end.trail_seq or self.hash != end.trail_hash:
-            self._note(self.seq, "is not the entry that the session names as its last")
-        if end is not None:
+        else:
+            self._check_end(end, key)
             self._check_deletion(end)
-        if end and key:
-            self._check_seal(end, key)
         if self.kept and not self.found_kept:
             gone = "it is not there" if self.seq or end else "its session is not there"
             self._note(self.kept.seq, f"is named by the head, and {gone}")
@@ -299,6 +311,17 @@ class _ChainCheck:
             if seq >= self.tombstone:
                 self._note(seq, "its data was erased, and the session was not deleted after it")
         return sorted(self.problems, key=lambda problem: problem.seq)
+
+    def _check_end(self, end: Any, key: TrailKey | None) -> None:
+        if not (isinstance(end.trail_seq, int) and isinstance(end.trail_hash, str)):
+            self._note(0, "the session does not say which entry is its last")
+            return
+        if self.seq < max(end.trail_seq, 1):
+            self._missing(self.seq + 1, max(end.trail_seq, 1))
+        elif self.seq != end.trail_seq or self.hash != end.trail_hash:
+            self._note(self.seq, "is not the entry that the session names as its last")
+        if key:
+            self._check_seal(end, key)
 
     def _check_deletion(self, end: Any) -> None:
         is_marked = end.deleted_at is not None or end.deleted_by is not None
@@ -311,7 +334,10 @@ class _ChainCheck:
         if end.trail_seal is None:
             why = "begun without the key (then: sayso trail seal), or its seal was taken away"
             self._note(end.trail_seq, f"is not sealed: {why}")
-        elif not key.made(end.trail_seal, self.session, end.trail_seq, end.trail_hash):
+        elif not (
+            str(end.trail_seal).isascii()
+            and key.made(end.trail_seal, self.session, end.trail_seq, end.trail_hash)
+        ):
             self._note(end.trail_seq, "was sealed with another key, or changed after it was sealed")
 
     def _missing(self, first: int, last: int) -> None:
@@ -321,18 +347,51 @@ class _ChainCheck:
         self.problems.append(Problem(self.session, seq, what))
 
 
+@contextmanager
+def _any_text(conn: Connection) -> Iterator[None]:
+    """Meanwhile SQLite also gives out text that is no UTF-8, as Python's file names have it.
+
+    Else one damaged value would keep all others from being read.
+    """
+    driver = conn.connection.dbapi_connection
+    if not isinstance(driver, sqlite3.Connection):
+        yield
+        return
+    before = driver.text_factory
+    driver.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = before
+
+
+def _can_be_asked(session: str | None) -> bool:
+    """Whether the database can be asked about this id, which it may itself have named."""
+    try:
+        (session or "").encode()
+    except UnicodeEncodeError:  # it is no UTF-8 there
+        return False
+    return True
+
+
 def _only_given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_plain(row: Any) -> bool:
     """Whether a row has the types that the program writes; SQLite takes any."""
+    numbers = (row.position, row.seq)
     texts = (row.at, row.kind, row.data_hash, row.prev, row.hash)
-    return isinstance(row.seq, int) and all(isinstance(text, str) for text in texts)
+    return all(isinstance(number, int) for number in numbers) and all(
+        isinstance(text, str) for text in texts
+    )
 
 
 def _data_fits(row: Any) -> bool:
-    return isinstance(row.salt, str) and hash_of_data(row.salt, row.data) == row.data_hash
+    """Whether the data is what the entry's hash is about; as it is written, it is ASCII."""
+    if not (isinstance(row.salt, str) and isinstance(row.data, str) and row.data.isascii()):
+        return False
+    return bool(hash_of_data(row.salt, row.data) == row.data_hash)
 
 
 @cache

@@ -104,7 +104,7 @@ def test_an_edit_that_changes_nothing_decides_nothing(chat):
 
 def test_always_shows_its_scope_first_and_can_be_revoked(chat):
     chat.send("a")
-    chat.expect("Always, for this session: cancel_order of order A1")
+    chat.expect("Always, for this session, until 2026-01-02 11:04 UTC: cancel_order of order A1")
     chat.asked("y agree")
     chat.send("n")
     chat.asked("y approve")
@@ -114,7 +114,8 @@ def test_always_shows_its_scope_first_and_can_be_revoked(chat):
     chat.send("y")
     assert finished(chat).startswith("ap-1 approve")
     chat.say("/rules")
-    chat.expect("ru-1  cancel_order: cancel_order of order A1 · agreed by ada")
+    chat.expect("ru-1  cancel_order: cancel_order of order A1 · until 2026-01-02 11:04 UTC")
+    chat.expect("agreed by ada")
     chat.ready().say("/rules revoke ru-1")
     chat.expect("Revoked ru-1")
     chat.ready().say("/rules")

@@ -49,6 +49,22 @@ def test_effects_lists_the_ledger(sayso: Invoke, session: str) -> None:
     assert sayso("effects", "e-222222").code == 2
 
 
+@pytest.mark.parametrize("id_", ["e-222222", "a-222222", "to undo"])
+def test_a_write_that_is_not_there_cannot_be_undone(
+    sayso: Invoke, session: str, store: Store, id_: str
+) -> None:
+    before = store.trail.entries()
+    result = sayso("undo", id_)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"There is no write {id_!r} that could be undone. Nothing was changed. "
+        "Those that happened: sayso effects --state committed\n"
+    )
+    assert store.trail.entries() == before
+    (effect,) = store.ledger.list()
+    assert effect.id in sayso("effects", "--state", "committed").out
+
+
 def test_the_trail_is_shown_and_intact(sayso: Invoke, session: str, store: Store) -> None:
     entries = store.trail.entries(session)
     shown = json.loads(sayso("trail", "show", session, "--json").out)
@@ -115,6 +131,60 @@ def test_a_damaged_row_of_the_trail_is_named_and_verify_says_what_is_wrong(
     named = sayso("trail", "verify")
     assert named.code == 1
     assert "what stands there is no entry" in named.out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("sessions SET trail_seq = 'zz'", "the session does not say which entry is its last"),
+        ("sessions SET trail_hash = x'00'", "the session does not say which entry is its last"),
+        ("sessions SET trail_seq = -1", "is not the entry that the session names as its last"),
+        ("trail SET data = CAST(x'7bff' AS TEXT) WHERE seq = 2", "its data was changed"),
+        ("trail SET kind = CAST(x'7bff' AS TEXT) WHERE seq = 2", "was changed, or moved"),
+        ("sessions SET trail_seal = CAST(x'7bff' AS TEXT)", "was sealed with another key"),
+    ],
+)
+def test_whatever_a_damaged_row_holds_verify_finds_it(
+    sayso: Invoke,
+    session: str,
+    sayso_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    says: str,
+) -> None:
+    if "seal" in change:
+        monkeypatch.setenv("SAYSO_TRAIL_KEY", KEY)
+    tamper(sayso_home, f"UPDATE {change}")
+    for of in ([], [session]):
+        result = sayso("trail", "verify", *of)
+        assert result.code == 1
+        assert says in result.out
+        assert "the record cannot be relied on as it is" in result.err
+        found = json.loads(sayso("trail", "verify", *of, "--json").out)
+        assert says in str(found["problems"])
+        assert found["entries"] > 5
+
+
+@pytest.mark.parametrize(
+    ("id_", "shown"),
+    [
+        (r"'s-1' || char(27) || '[2J' || char(10) || 'all intact'", "s-1␛[2J␊all intact, entry"),
+        (r"'s-1' || char(8238) || 'x'", "s-1⟨U+202E⟩x, entry"),
+        ("CAST(x'7aff0a' AS TEXT)", "z⟨U+DCFF⟩␊, entry"),
+        ("x'1b5b'", "b'\\x1b[', entry"),
+    ],
+    ids=["controls", "reversed", "no text", "bytes"],
+)
+def test_an_id_that_was_tampered_with_is_printed_on_one_line_and_escaped(
+    sayso: Invoke, session: str, sayso_home: Path, id_: str, shown: str
+) -> None:
+    tamper(sayso_home, f"UPDATE sessions SET id = {id_}", f"UPDATE trail SET session = {id_}")
+    result = sayso("trail", "verify")
+    assert result.code == 1
+    assert shown in result.out
+    assert all(", entry " in line for line in result.out.splitlines())
+    assert sayso("trail", "verify", "--json").code == 1
+    assert sayso("trail", "head").code == 1
 
 
 @pytest.mark.parametrize(

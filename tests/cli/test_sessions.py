@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -209,8 +212,23 @@ def test_rules_are_listed_and_taken_back(sayso: Invoke, done: str, store: Store)
     listed = json.loads(sayso("rules", done, "--json").out)
     assert [row["id"] for row in listed] == [rule.id]
     assert "files under notes/" in sayso("rules", done).out
+    assert "the session ends" in sayso("rules", done).out
     assert sayso("rules", done, "--revoke", rule.id).code == 0
     assert store.rules.active(done) == []
     again = sayso("rules", done, "--revoke", rule.id)
     assert again.code == 1
     assert "already revoked" in again.err
+
+
+def test_a_rule_that_is_over_is_no_rule_and_is_said_to_be(
+    sayso: Invoke, done: str, store: Store, sayso_home: Path
+) -> None:
+    rule = store.rules.add(done, "write_file", "files under notes/", {}, ACTOR)
+    with closing(sqlite3.connect(sayso_home / "sayso.db")) as db, db:
+        db.execute("UPDATE rules SET expires_at = '2020-01-01T09:30:00.000000Z'")
+
+    listed = sayso("rules", done)
+
+    assert (listed.code, listed.out) == (0, "")
+    assert f"Expired 2020-01-01 09:30 UTC: {rule.id}: files under notes/." in listed.err
+    assert json.loads(sayso("rules", done, "--json").out) == []

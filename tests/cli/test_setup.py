@@ -36,12 +36,64 @@ def test_tools_says_what_waits(sayso: Invoke) -> None:
         "domain": "orders",
         "version": "1",
         "effects": ["write:orders"],
+        "verdict": "ask",
+        "verdicts": ["ask"],
+        "rule": "writes",
+        "reason": "It would change something (write:orders).",
+        "hinges_on": [],
         "description": "",
         "undo": None,
     }
-    lines = sayso("tools").out.splitlines()
-    assert lines[0].split() == ["NAME", "ACCESS", "DOMAIN", "VERSION", "EFFECTS", "DESCRIPTION"]
+    listed = sayso("tools")
+    lines = listed.out.splitlines()
+    assert lines[0].split() == [
+        *("NAME", "ACCESS", "VERDICT", "BY", "DOMAIN", "VERSION", "EFFECTS", "DESCRIPTION")
+    ]
     assert len(lines) == len(rows) + 1
+    assert "Once a person agreed: spend:refund-???, write:files, write:orders" in listed.err
+
+
+def test_tools_says_what_the_authority_leaves_of_them(sayso: Invoke) -> None:
+    def verdicts(*options: str) -> dict[str, tuple[str, str | None]]:
+        rows = json.loads(sayso("tools", "--tools", "bank,mail,web", "--json", *options).out)
+        return {row["name"]: (row["verdict"], row["rule"]) for row in rows}
+
+    usual = verdicts()
+    assert usual["transfer_funds"] == ("deny", "authority")
+    assert usual["send_email"] == ("ask", "writes")
+    assert verdicts("--profile", "read-only")["web_fetch"] == ("deny", "authority")
+    granted = verdicts("--grant", "*", "--deny", "disclose:email.*@evil.example")
+    assert granted["transfer_funds"] == ("ask", "writes")
+    assert granted["send_email"] == ("depends", None)
+    assert sayso("tools", "--grant", "reads").code == 2
+
+
+def test_tools_says_what_the_rules_make_of_them(
+    sayso: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = folder / "org.yaml"
+    page.write_text(
+        "version: 1\nrules:\n"
+        "  - {name: small, tools: refund_order, when: amount <= 50, verdict: allow}\n"
+        "  - {name: never, tools: cancel_order, verdict: deny}\n"
+    )
+    monkeypatch.setenv("SAYSO_POLICY", str(page))
+    rows = {row["name"]: row for row in json.loads(sayso("tools", "--json").out)}
+
+    assert (rows["refund_order"]["verdict"], rows["refund_order"]["verdicts"]) == (
+        *("depends", ["allow", "ask"]),
+    )
+    assert rows["refund_order"]["hinges_on"] == ["organisation/small"]
+    assert (rows["cancel_order"]["verdict"], rows["cancel_order"]["rule"]) == (
+        *("deny", "organisation/never"),
+    )
+    reach = json.loads(sayso("tools", "--reach", "--json").out)
+    assert reach["deny"] == []  # another tool may still touch what cancel_order may not
+    assert {"spend:refund-???", "write:orders"} <= set(reach["allow"])
+    page.write_text("version: 1\nrules:\n  - {name: a, tools: refund_ordr, verdict: deny}\n")
+    refused = sayso("tools")
+    assert (refused.code, refused.out) == (2, "")
+    assert "org.yaml:3:5" in refused.err
 
 
 def test_a_persons_own_tools_are_listed(sayso: Invoke, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
+from sqlalchemy import text
 
 from agent.canonical import call_digest
 from agent.evals.driving import Trajectory, converse
@@ -34,6 +35,7 @@ from agent.middleware.state import AgentContext, SaysoState
 from agent.models.scripted import ScriptedChatModel
 from agent.provenance import marked
 from agent.session import AgentSession
+from agent.store.ids import in_hours
 from agent.types import Authority, Decision
 from tests.support.sessions import calls, session
 from tools.contract import Contract, Evidence, Finding, Unmet, make_tool
@@ -208,6 +210,51 @@ async def test_a_rule_that_is_revoked_between_verdict_and_execution_allows_nothi
 
         assert ran == []
         assert "revoked" in trajectory.results["a"]
+
+
+async def test_a_rule_that_expires_between_verdict_and_execution_allows_nothing(
+    tmp_path: Path,
+) -> None:
+    ran: list[int] = []
+    async with session(tmp_path, STEPS, tools=[writer(ran)]) as (app, opened):
+        app.store.rules.add(opened.id, "act", "act", {}, app.actor)
+        judged = app.store.rules.active
+
+        def over_meanwhile(session_id: str) -> Any:
+            found = judged(session_id)  # for the verdict; the call is yet to run
+            with app.store.engine.begin() as conn:
+                conn.execute(text("UPDATE rules SET expires_at = '2020-01-01T00:00:00.000000Z'"))
+            return found
+
+        app.store.rules.active = over_meanwhile  # type: ignore[method-assign]
+        trajectory = await converse(opened, "change it", approves)
+
+        assert ran == []
+        assert "has expired" in trajectory.results["a"]
+
+
+async def test_an_always_answer_holds_for_as_long_as_was_said_and_then_a_person_is_asked(
+    tmp_path: Path,
+) -> None:
+    ran: list[int] = []
+    async with session(
+        tmp_path, [*STEPS, *STEPS], tools=[writer(ran, open_world=False)], rule_hours=1
+    ) as (
+        app,
+        opened,
+    ):
+        rule = app.store.rules.add(opened.id, "act", "act", {}, app.actor)
+        assert rule.expires_at is not None
+        assert in_hours(0.9) < rule.expires_at < in_hours(1.1)
+        await converse(opened, "change it", stays_silent)
+        assert len(ran) == 1
+        with app.store.engine.begin() as conn:
+            conn.execute(text("UPDATE rules SET expires_at = '2020-01-01T00:00:00.000000Z'"))
+
+        await converse(opened, "change it", stays_silent)
+
+        assert len(ran) == 1
+        assert [row.tool for row in opened.pending()] == ["act"]
 
 
 async def test_a_tool_cannot_steer_the_graph_or_its_verdicts(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from agent.events import (
     MessageDelta,
     ReceiptReady,
 )
+from agent.policy import Policy
 from agent.repl.app import chat
 from agent.repl.questions import KEY_MARK
 from agent.store.records import ApprovalRecord, RuleRecord, SessionRecord, TrailEntry
@@ -36,6 +37,7 @@ from agent.types import Authority, Decision, Receipt, Verdict
 from tests.support.terminal import Terminal
 
 SESSION = "s-fake01"
+UNTIL = "2026-01-02T11:04:05.000000Z"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b5A\rpwned\x08\x7f \x1b]8;;http://evil\x1b\\link"
 STATUS = {"approve": "approved", "edit": "edited", "reject": "rejected", "respond": "answered"}
 
@@ -101,6 +103,7 @@ class FakeStore:
         self.state = "done"
         self.sessions = SimpleNamespace(list=self._sessions, get=self._session)
         self.approvals = self
+        self.rules = SimpleNamespace(until=lambda: UNTIL, expired=lambda session: [])
         self.trail = SimpleNamespace(entries=self._entries)
 
     def all(self) -> list[ApprovalRecord]:
@@ -323,6 +326,7 @@ class FakeSession:
             scope_args={"order_id": {"equals": "A1"}},
             created_by="ada",
             created_at="2026",
+            expires_at=UNTIL,
         )
         self.decide(approval_id, Decision("approve"))
         self._rules.append(rule)
@@ -378,6 +382,7 @@ class FakeApplication:
     def __init__(self, folder: Path) -> None:
         self.store = FakeStore(folder)
         self.tools: list[Any] = []
+        self.policy, self.authority = Policy(), Authority()
         self.model_name = "offline"
         self.workspace: Path | None = Path("/srv/work")
         self.notices = ["LangSmith tracing is on: it sends what is said to a server."]

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from agent.errors import UsageError
-from agent.evals.driving import converse
+from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import approves, stays_silent
 from agent.models.scripted import ScriptedChatModel
 from tests.support.sessions import application, calls, reads
+from tests.support.unsure import How, Service, act
+from tools.contract import Call, Undo
 from tools.worlds.order_desk import OrderDesk
 
 CANCEL: tuple[str, dict[str, Any]] = ("cancel_order", {"order_id": "A1", "expected_revision": 1})
@@ -104,6 +106,32 @@ async def test_a_fork_knows_what_became_of_the_turn_it_ends_with(tmp_path: Path)
             await converse(branched, "did you?", approves)
         assert "Record of the previous turn" in requested(model)
         assert "Done: cancel_order" in requested(model)
+
+
+@pytest.mark.parametrize("at", [1, 2], ids=["before the write", "after it"])
+@pytest.mark.parametrize(
+    ("how", "word"), [("answers", "Undone since"), ("lost after", "Undone since, or maybe not")]
+)
+async def test_a_fork_knows_what_was_undone_in_the_meantime(
+    tmp_path: Path, how: How, word: str, at: int
+) -> None:
+    service = Service(plan=["answers", how])
+    back = Undo("the number is taken back", lambda done: Call("act", {"n": -done.args["n"]}))
+    model = ScriptedChatModel(["Hello.", act(1), "Done."])
+    async with application(tmp_path, model, tools=service.tools(undo=back)) as app:
+        async with app.new_session() as source:
+            await converse(source, "hello", approves)
+            await converse(source, "act", approves)
+            (done,) = app.store.ledger.list()
+            before = await app.fork(source.id, at)
+            await review(source, approves, Trajectory([e async for e in source.undo(done.id)]))
+        undoing = app.store.ledger.list()[0]
+        assert undoing.undoes == done.id
+        for made in (before, await app.fork(source.id, at)):
+            model.steps = [*["Hello.", act(1), "Done."][: 1 if at == 1 else 3], "So it is."]
+            async with app.open_session(made.id) as branched:
+                await converse(branched, "and now?", approves)
+            assert f"{word}: act(n=1) [{done.id}], by {undoing.id}" in requested(model)
 
 
 async def test_a_branch_from_before_untrusted_content_has_not_read_it(tmp_path: Path) -> None:

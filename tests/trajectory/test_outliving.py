@@ -19,14 +19,25 @@ from agent.errors import InvalidDecision, SaysoError
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import approves, stays_silent
 from agent.events import KnownSince
+from agent.inbox import decide
 from agent.middleware import writes
 from agent.models.scripted import ScriptedChatModel
 from agent.session import AgentSession
+from agent.store import Store, outcomes
 from agent.store.records import EffectRecord
 from agent.types import Decision
 from tests.support.sessions import application
 from tests.support.unsure import Number, act
-from tools.contract import CallInfo, Contract, Finding, ToolFailure, make_tool
+from tools.contract import (
+    CallInfo,
+    Contract,
+    Finding,
+    OutcomeUnknown,
+    ToolFailure,
+    make_tool,
+)
+
+SAYS_NO = Decision("respond", message="not happened")
 
 OPENS_IT = """
 import asyncio, sys
@@ -54,6 +65,7 @@ class Slow:
     overlaps: int = 0
     entries: int = 0
     fails: bool = False
+    breaks: bool = False
     goes_on: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -68,6 +80,8 @@ class Slow:
         self._inside -= 1
         if self.fails:
             raise ToolFailure("the list is full.")
+        if self.breaks:
+            raise OutcomeUnknown("the connection broke.")
         self.numbers.append(n)
         return "added"
 
@@ -111,6 +125,13 @@ async def ended(app: Application, effect: EffectRecord) -> EffectRecord:
     while app._under_way.of_session(effect.session):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return app.store.ledger.get(effect.id)
+
+
+def said_elsewhere(app: Application, effect: EffectRecord, *, happened: bool) -> None:
+    """A person says so after the lease of this process has run out, as while it was suspended."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(outcomes, "in_force", lambda guard, home: False)
+        app.store.ledger.settle(effect.id, happened, app.actor)
 
 
 async def test_not_there_yet_is_no_finding_in_the_session_opened_again(tmp_path: Path) -> None:
@@ -183,7 +204,7 @@ async def test_that_it_happened_counts_against_a_person_who_had_said_that_it_did
 ) -> None:
     slow = Slow()
     async with left(tmp_path, slow) as (app, effect):
-        app.store.ledger.settle(effect.id, False, app.actor)
+        said_elsewhere(app, effect, happened=False)
         slow.goes_on.set()
         late = await ended(app, effect)
         assert (late.state, late.settled) == ("committed", None)
@@ -210,7 +231,7 @@ async def test_a_later_turn_begins_with_what_has_become_known_of_earlier_writes(
         (effect,) = app.store.ledger.list()
         for _ in range(turns_since):
             assert (await converse(opened, "hello", stays_silent)).of(KnownSince) == []
-        app.store.ledger.settle(effect.id, False, app.actor)
+        said_elsewhere(app, effect, happened=False)
         slow.goes_on.set()
         await ended(app, effect)
 
@@ -262,13 +283,40 @@ async def _resumed(opened: AgentSession) -> Trajectory:
     return Trajectory([event async for event in opened.resume()])
 
 
+async def test_nor_can_anybody_say_elsewhere_that_it_did_not_happen_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    slow = Slow()
+    async with left(tmp_path, slow) as (app, effect):
+        other = Store.of(app.settings)  # as another process sees it
+        try:
+            with pytest.raises(InvalidDecision, match="still under way in the process"):
+                other.ledger.settle(effect.id, False, app.actor)
+            assert other.ledger.get(effect.id).state == "in_doubt"
+            (asked,) = other.approvals.list(status="pending")
+            with pytest.raises(InvalidDecision, match="still under way in the process"):
+                decide(other, [(asked.id, SAYS_NO)], app.actor, lambda name: None)
+        finally:
+            other.close()
+
+
+async def test_once_it_has_ended_without_an_answer_anybody_can(tmp_path: Path) -> None:
+    slow = Slow(breaks=True)
+    async with left(tmp_path, slow) as (app, effect):
+        assert (effect.evidence or {})["running"] == app.store.owner().text
+        slow.goes_on.set()
+        broken = await ended(app, effect)
+        assert (broken.state, "running" in (broken.evidence or {})) == ("in_doubt", False)
+        assert app.store.ledger.settle(effect.id, False, app.actor).state == "failed"
+
+
 async def test_nobody_can_say_in_its_session_that_it_did_not_happen(tmp_path: Path) -> None:
     slow = Slow()
     async with left(tmp_path, slow) as (app, effect), app.open_session(effect.session) as again:
         (asked,) = again.pending()
         assert again.is_under_way(asked)
         with pytest.raises(InvalidDecision, match="still under way here"):
-            again.decide(asked.id, Decision("respond", message="not happened"))
+            again.decide(asked.id, SAYS_NO)
         assert again.pending() == [asked]
         slow.goes_on.set()
         assert (await ended(app, effect)).state == "committed"
@@ -293,7 +341,7 @@ async def test_no_further_attempt_begins_whatever_is_said_elsewhere(
         opened.request_stop()
         await driving
         (effect,) = app.store.ledger.list()
-        app.store.ledger.settle(effect.id, False, app.actor)  # as another process may
+        said_elsewhere(app, effect, happened=False)
         try:
             assert "Not begun" in (await _resumed(opened)).results["c1"]
             assert app.store.ledger.get(effect.id).attempts == 1
@@ -301,6 +349,31 @@ async def test_no_further_attempt_begins_whatever_is_said_elsewhere(
             slow.goes_on.set()
         late = await ended(app, effect)
         assert (late.state, late.settled, slow.numbers) == ("committed", None, [1])
+
+
+async def test_what_turns_out_to_have_happened_voids_the_same_call_that_was_approved_since(
+    tmp_path: Path,
+) -> None:
+    slow = Slow()
+    steps = [act(1), "Hm.", act(1), "Well."]
+    async with (
+        application(tmp_path, steps, tools=slow.tools(timeout=0.5)) as app,
+        app.new_session() as opened,
+    ):
+        await converse(opened, "go", approves)
+        (first,) = app.store.ledger.list()
+        said_elsewhere(app, first, happened=False)
+        await converse(opened, "once more", stays_silent)
+        (asked,) = [row for row in opened.pending() if row.kind == "write"]
+        opened.decide(asked.id, Decision("approve"))
+        driving = asyncio.create_task(_resumed(opened))
+        await asyncio.sleep(0)
+        slow.goes_on.set()
+        done = await driving
+        assert f"turned out to have happened, as {first.id}" in done.results["c1"]
+        assert (slow.numbers, app.store.approvals.get(asked.id).was_void) == ([1], True)
+        (effect,) = app.store.ledger.list()
+        assert effect.state == "committed"
 
 
 async def test_bodies_of_one_conflict_key_never_overlap_whichever_attempts_they_are(
@@ -323,7 +396,7 @@ async def test_that_it_failed_puts_in_doubt_what_a_person_had_said_to_have_happe
 ) -> None:
     slow = Slow(fails=True)
     async with left(tmp_path, slow) as (app, effect):
-        app.store.ledger.settle(effect.id, True, app.actor)
+        said_elsewhere(app, effect, happened=True)
         slow.goes_on.set()
         late = await ended(app, effect)
         assert (late.state, late.settled) == ("in_doubt", None)

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 from agent.application import Application
 from agent.evals.driving import Trajectory, converse
 from agent.evals.reviewers import approves, stays_silent
-from agent.repeats import same_arguments
 from agent.session import AgentSession
 from agent.store.records import EffectRecord
 from agent.types import Decision
@@ -27,6 +26,7 @@ class Payment(BaseModel):
     amount: float
     note: str | None = None
     tags: list[str] = []
+    items: list[str] = ["A1", "B2"]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Till:
 
     paid: list[float] = field(default_factory=list)
 
-    def pay(self, amount: float, note: str | None = None, tags: list[str] | None = None) -> str:
+    def pay(self, amount: float, **_: Any) -> str:
         """Pay."""
         self.paid.append(amount)
         raise OutcomeUnknown("the connection broke.")
@@ -58,7 +58,9 @@ SPELLINGS: dict[str, dict[str, Any]] = {
     "a default written out": {"amount": 5, "note": None},
     "another default written out": {"amount": 5, "tags": []},
     "with a point": {"amount": 5.0},
-    "as text": {"amount": "5"},
+    "as text": {"amount": "5.00"},
+    "in another order": {"amount": 5, "items": ["B2", "A1"]},
+    "in another case": {"amount": 5, "items": ["a1", "b2 "]},
 }
 
 
@@ -76,10 +78,18 @@ async def test_another_spelling_of_a_call_in_doubt_is_held_under_a_rule_too(
         assert till.paid == [5]
 
 
-async def test_another_call_is_not_held(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"amount": 5, "note": "rent"},
+        {"amount": 5, "items": ["A1", "B2", "B2"]},
+        {"amount": 5, "items": ["A1"]},
+    ],
+    ids=["a note", "one more", "one less"],
+)
+async def test_another_call_is_not_held(tmp_path: Path, other: dict[str, Any]) -> None:
     till = Till()
-    other = calls(("pay", {"amount": 5, "note": "rent"}), ids=["b"])
-    steps = [calls(("pay", {"amount": 5}), ids=["a"]), other, "Hm."]
+    steps = [calls(("pay", {"amount": 5}), ids=["a"]), calls(("pay", other), ids=["b"]), "Hm."]
     async with session(tmp_path, steps, tools=till.tools()) as (_, opened):
         await converse(opened, "pay", stays_silent)
         opened.allow_always(opened.pending()[0].id)
@@ -136,29 +146,3 @@ async def test_a_fork_holds_what_its_source_was_at_when_it_died(tmp_path: Path) 
             assert effect.id in trajectory.results["again"]
             assert trajectory.asked == []
         assert service.numbers == []
-
-
-SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}, "on": {"type": "boolean"}}}
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ({"n": 5}, {"n": 5.0}, True),
-        ({"n": 0.0}, {"n": -0.0}, True),
-        ({"n": [1, {"a": 2.0}]}, {"n": [1.0, {"a": 2, "b": None}]}, True),
-        ({"n": 5}, {"n": 5.5}, False),
-        ({"n": 5}, {"n": "5"}, False),
-        ({"n": 1}, {"n": True}, False),
-        ({"n": 5}, {}, False),
-        ({"n": float(2**53)}, {"n": 2**53 + 1}, False),
-    ],
-)
-def test_whether_arguments_of_a_foreign_schema_are_the_same(
-    one: dict[str, Any], other: dict[str, Any], same: bool
-) -> None:
-    from langchain_core.tools import StructuredTool
-
-    tool = StructuredTool(name="t", description="", args_schema=SCHEMA, func=lambda **_: "")
-    assert same_arguments(tool, one, other) is same
-    assert same_arguments(tool, other, one) is same

@@ -338,3 +338,39 @@ async def test_labels_of_what_was_read_before_a_crash_are_not_lost(tmp_path: Pat
         _ = [event async for event in opened.resume()]
 
         assert app.store.sessions.get(opened.id).labels == ["private"]
+
+
+async def test_after_the_first_stop_no_write_begins_that_had_not(tmp_path: Path) -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+    ran: list[int] = []
+
+    async def act(n: int) -> str:
+        """Change something."""
+        ran.append(n)
+        entered.set()
+        await go_on.wait()
+        return "changed"
+
+    class Number(BaseModel):
+        n: int
+
+    contract = Contract(effects=frozenset({"write:n"}), conflict_key=lambda args: "n")
+    steps = [calls(("act", {"n": 1}), ("act", {"n": 2})), "Done."]
+    tools = [make_tool(act, args=Number, contract=contract)]
+    async with session(tmp_path, steps, tools=tools) as (app, opened):
+        await converse(opened, "go", stays_silent)
+        for asked in opened.pending():
+            opened.decide(asked.id, Decision("approve"))
+
+        async def resumed() -> Trajectory:
+            return Trajectory([event async for event in opened.resume()])
+
+        driving = asyncio.create_task(resumed())
+        await entered.wait()
+        assert "as soon as the running calls have ended" in opened.request_stop()
+        go_on.set()
+        stopped = await driving
+        assert (stopped.done.state, len(ran)) == ("interrupted", 1)
+        assert len(app.store.ledger.list()) == 1
+        assert (await resumed()).done.answer == "Done."
+        assert sorted(ran) == [1, 2]

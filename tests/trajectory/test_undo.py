@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 
 from agent.application import Application
-from agent.errors import CannotUndo, NotFound
+from agent.errors import CannotUndo, NotFound, UsageError
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Edits, Rejects, Reviewer, Settles, approves, stays_silent
 from agent.events import Done
@@ -115,7 +115,7 @@ async def test_an_edit_is_turned_back_and_forth(tmp_path: Path) -> None:
         await review(opened, approves, Trajectory([event async for event in opened.undo()]))
         assert last_effect(app).undoes == third.id
         assert (folder / "todo.md").read_text() == "buy milk\ncall Ann\n"
-        with pytest.raises(NotFound):
+        with pytest.raises(UsageError, match="nothing to undo"):
             await anext(opened.undo())
 
 

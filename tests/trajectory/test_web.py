@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.application import Application, Options
-from agent.evals.driving import converse
+from agent.evals.driving import collect, converse
 from agent.evals.reviewers import Rejects, approves, stays_silent
 from agent.session import AgentSession
 from tests.support.sessions import application, calls, reads, session
@@ -115,6 +115,26 @@ async def test_private_data_leaves_in_no_address_without_a_person(
         assert [approval.tool for approval in trajectory.asked] == ["web_fetch"]
         assert "not to them" in trajectory.results["f"]
         assert names.asked == world.asked == []
+
+
+async def test_always_covers_the_address_that_was_seen_and_no_other(
+    tmp_path: Path, world: Site
+) -> None:
+    world.pages["/trips?who=A1"] = Page(PAGE)
+    steps = [
+        reads("A1"),
+        calls(("web_fetch", {"url": world.at("/trips")}), ids=["first"]),
+        calls(("web_fetch", {"url": world.at("/trips"), "links": True}), ids=["same"]),
+        calls(("web_fetch", {"url": world.at("/trips?who=A1")}), ids=["other"]),
+    ]
+    async with browsing(tmp_path, world, steps) as (_, opened):
+        await converse(opened, "How many trips?", stays_silent)
+        opened.allow_always(opened.pending()[0].id)
+        trajectory = await collect(opened.resume())
+
+        assert {"first", "same"} <= trajectory.results.keys()
+        assert [row.args["url"] for row in opened.pending()] == [world.at("/trips?who=A1")]
+        assert world.paths == ["/trips", "/trips"]
 
 
 @pytest.mark.parametrize(

@@ -124,9 +124,27 @@ def test_servers_are_called_and_started() -> None:
 
 
 def test_a_verdict_is_timed_on_rules_that_are_looked_at() -> None:
-    figures = policy.compare(rounds=1, sizes=(20,))
+    figures = policy.by_rules(rounds=1, sizes=(20,))
 
     assert [figure.bound for figure in figures] == [2.0, None]
     outcome = policy.judge(policy.Policy(policy.read_policy(policy.page(40))))
     assert len(outcome.findings) == 20
+    assert {found.state for found in outcome.findings} == {"differs"}
+
+
+def test_a_verdict_by_origin_is_timed_on_values_that_are_found() -> None:
+    figures = policy.by_text(rounds=2, sizes=("200 kB",))
+
+    assert [figure.bound for figure in figures] == [2.0, None, None]
+    page = policy.Policy(policy.read_policy(policy.page(100, origins=True)))
+    outcome = policy.judge_by_origin(page, policy.results(2 * policy.RESULT, 7))
+    assert outcome.facts is not None
+    assert outcome.facts.values["provenance"] == {
+        "to": "user",
+        "amount": "user",
+        "reference": "user",
+        "subject": "model",
+        "body": "untrusted",
+    }
+    assert len(policy.results(2 * policy.RESULT, 7)[-1].text) == policy.RESULT
     assert {found.state for found in outcome.findings} == {"differs"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import sys
 import threading
 from datetime import date
@@ -19,6 +20,7 @@ from agent.evidence import (
     check_of,
     check_text,
     evidence_in,
+    is_cut,
     look_up,
     preview_of,
     read_now,
@@ -235,10 +237,93 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "RECORD_SECONDS", 0.02)
 
 
+NO_ANSWER = r"the function {} \(test_evidence.py, line [0-9]+\) gave no answer within 0.02 seconds"
+
+
 @pytest.mark.usefixtures("impatient")
-async def test_a_preview_that_hangs_stops_nobody() -> None:
-    shown = await preview_of(Contract(preview=hangs), {})
-    assert shown == Preview("no preview: it gave no answer in time")
+async def test_a_preview_that_hangs_stops_nobody_and_is_named() -> None:
+    shown = await preview_of(Contract(preview=functools.partial(hangs, "x")), {})
+    assert shown is not None
+    assert re.fullmatch(f"no preview: {NO_ANSWER.format('hangs')}", shown.summary)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_async_function_that_blocks_keeps_nothing_else_from_going_on() -> None:
+    entered, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def blocks(*_: Any) -> Any:
+        entered.set()
+        goes_on.wait()
+        ended.set()
+
+    asking = asyncio.create_task(look_up(Contract(reconcile=blocks), {}, INFO))
+    assert await asyncio.to_thread(entered.wait, 30)
+    found = await asking
+    assert found is not None
+    assert re.search(NO_ANSWER.format("blocks"), found.summary)
+    assert not ended.is_set()
+    goes_on.set()
+    assert await asyncio.to_thread(ended.wait, 30)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_async_function_that_waits_for_ever_is_ended() -> None:
+    cancelled = threading.Event()
+
+    async def waits(*_: Any) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    await preview_of(Contract(preview=waits), {})
+    assert await asyncio.to_thread(cancelled.wait, 30)
+
+
+async def test_a_time_out_of_the_functions_own_is_told_in_its_own_words() -> None:
+    def gives_up(*_: Any) -> Any:
+        raise TimeoutError("the desk did not answer")
+
+    assert await preview_of(Contract(preview=gives_up), {}) == Preview(
+        "no preview: the desk did not answer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [
+        ("summary", evidence.MOST_IN_SUMMARY),
+        ("before", evidence.MOST_BEFORE),
+        ("after", evidence.MOST_SHOWN),
+        ("diff", evidence.MOST_SHOWN),
+    ],
+)
+async def test_a_preview_that_is_too_long_is_cut_and_still_another_when_its_end_is(
+    field: str, most: int
+) -> None:
+    async def shown(text: str) -> str:
+        given = {"summary": "", field: text}
+        preview = await preview_of(Contract(preview=lambda args: Preview(**given)), {})
+        return str(getattr(preview, field))
+
+    whole = "é\udcff" + "x" * (most - 2)
+    assert await shown(whole) == whole
+    first, second = await shown(whole + "y" * most), await shown(whole + "y" * (most - 1) + "z")
+    assert first != second
+    assert first.startswith(f"{whole}\n[cut: {most} more characters; SHA-256 of the whole text: ")
+    assert len(first) < most + 200
+    assert await shown(whole + "y" * most) == first
+    assert is_cut(first)
+    assert not is_cut(whole)
+
+
+async def test_a_reason_why_there_is_no_preview_is_cut_too() -> None:
+    def fails_at_length(*_: Any) -> Any:
+        raise ValueError("x" * 10_000_000)
+
+    preview = await preview_of(Contract(preview=fails_at_length), {})
+    assert preview is not None
+    assert len(preview.summary) < evidence.MOST_IN_SUMMARY + 200
 
 
 @pytest.mark.parametrize(
@@ -352,6 +437,14 @@ async def test_what_a_named_read_shows(
         assert found.startswith(shown)
 
 
+async def test_an_async_read_runs_on_the_loop_that_its_connections_belong_to() -> None:
+    async def where(n: int) -> str:
+        return str(id(asyncio.get_running_loop()))
+
+    shown = await read_now(Call("look", {"n": 1}), {"look": reader(where)}, READS_N)
+    assert shown == str(id(asyncio.get_running_loop()))
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_a_named_read_that_hangs_keeps_neither_the_question_nor_the_program() -> None:
     entered, goes_on, threads = threading.Event(), threading.Event(), list[threading.Thread]()
@@ -454,5 +547,7 @@ async def test_a_record_that_hangs_has_found_out_nothing() -> None:
 
     for function in (hangs, stuck):
         found = await look_up(Contract(reconcile=function), {}, INFO)
-        assert found == Finding(None, "The record could not be read: it gave no answer in time.")
+        assert found is not None
+        said = NO_ANSWER.format(function.__name__)
+        assert re.fullmatch(f"The record could not be read: {said}\\.", found.summary)
     goes_on.set()

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict
 from agent.canonical import call_digest
 from agent.errors import CannotUndo
 from agent.provenance import marked
-from agent.settling import compensation, look_up_effect, undo_in_words
+from agent.settling import compensation, info_of, look_up_effect, undo_in_words
 from agent.store import Store
 from agent.store.records import EffectRecord, LeaseRecord
 from agent.types import Actor, Decision
-from tools.contract import Call, Committed, Contract, Finding, Undo, make_tool
+from tools.contract import Call, Committed, Contract, Finding, Preview, Undo, make_tool
 
 ANA = Actor("ana", 1000, "here", "test")
 DIGEST = call_digest("act", {"n": 1})
@@ -186,6 +186,24 @@ async def test_a_write_that_cannot_be_compensated_from_here_says_why(
     assert why in str(refused.value)
     assert str(refused.value).startswith(f"{effect.id} cannot be undone from here: ")
     assert str(refused.value).endswith("Nothing was changed.")
+
+
+CUT = f"the beginning\n[cut: 9 more characters; SHA-256 of the whole text: {'0' * 64}]"
+
+
+async def test_what_was_too_long_to_be_kept_is_not_put_back(desk: Desk) -> None:
+    """Nor does any function of the contract take the beginning for the whole."""
+    heard: list[Any] = []
+    effect = desk.write("committed", before=CUT)
+    undo = Undo("discard it", lambda write: heard.append(write.before))
+    with pytest.raises(CannotUndo, match=r"too long to be kept; .* by hand \(discard it\)"):
+        await compensation(desk.store, effect, {"act": tool(undo=undo)})
+    said = await undo_in_words(Contract(undo=undo), {"n": 1}, Preview("", before=CUT))
+    assert said == "by hand: discard it"
+    assert info_of(effect).before == ""
+    assert heard == []
+    whole = desk.write("committed", call="c2", before="the whole")
+    assert info_of(whole).before == "the whole"
 
 
 async def test_a_write_whose_tool_is_not_here_cannot_be_compensated(desk: Desk) -> None:

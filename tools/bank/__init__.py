@@ -40,6 +40,7 @@ def bank_tools(bank: Bank) -> list[BaseTool]:
             result=Transferred,
             contract=contract(
                 effects=_transfer_effects,
+                effect_families=WRITE | {"spend:???"},
                 idempotency="key" if bank.honours_keys else "none",
                 precondition=balance_was_seen,
                 postcondition=record.verify,

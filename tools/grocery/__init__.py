@@ -96,6 +96,7 @@ def grocery_tools(shop: Grocery) -> list[BaseTool]:
             result=Changed,
             contract=writes(
                 effects=_order_effects,
+                effect_families=WRITE | {"spend:???"},
                 precondition=evidence.total_was_seen,
                 postcondition=record.verify_order,
                 reconcile=record.find_order,

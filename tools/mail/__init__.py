@@ -63,6 +63,7 @@ def plain_mail_tools(
             result=SentEmail,
             contract=writes(
                 effects=_send_effects,
+                effect_families=WRITE | {DISCLOSE, ANYBODY},
                 idempotency="none" if smtp else "key",
                 precondition=answered_was_read,
                 preview=record.preview,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from tools.contract import Args, Contract, Effects, PlainTool
+from tools.contract import Args, Contract, Effects, PlainTool, Scope
 from tools.web.addresses import read_url
 from tools.web.arguments import WebFetch, WebSearch
 from tools.web.calls import Found, WebCalls
@@ -50,7 +50,14 @@ def plain_web_tools(web: Web | None = None, search: Search = duckduckgo) -> list
         PlainTool(
             calls.web_fetch,
             args=WebFetch,
-            contract=Contract(effects=_fetching, open_world=True, private=False, version="1"),
+            contract=Contract(
+                effects=_fetching,
+                effect_families=frozenset({NETWORK, ANY_HOST}),
+                open_world=True,
+                private=False,
+                always=_same_page,
+                version="1",
+            ),
         ),
     ]
 
@@ -64,6 +71,12 @@ def web_tools(web: Web | None = None, search: Search = duckduckgo) -> list[BaseT
 
 def _asking(host: str) -> Effects:
     return frozenset({NETWORK, f"{NETWORK}.{host}"})
+
+
+def _same_page(args: Args) -> Scope:
+    """An address that a person has seen takes nothing out that it did not take out before; any
+    other one of that host could."""
+    return Scope(f"reading {args['url']} again, any part of it", {"url": {"equals": args["url"]}})
 
 
 def _fetching(args: Args) -> Effects:

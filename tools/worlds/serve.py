@@ -2,8 +2,9 @@
 
 It listens on ``http://127.0.0.1:8771``, the bank on ``:8772``, and says so on standard error. Every
 request needs a bearer token: the value of the variable that ``--token-env`` names, or one that is
-made for this run and printed. SIGTERM and Ctrl-C end it with status 0. What keeps it from starting
-is said in a line, with status 2.
+made for this run and printed. Its database is the one that sayso's own tools use, in the state
+folder ``SAYSO_HOME``, or the file of ``--data``. SIGTERM and Ctrl-C end it with status 0. What
+keeps it from starting is said in a line, with status 2.
 
 What travels is not encrypted: beyond this machine it is for a network that you trust.
 """
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="its database, made with sample data when missing; else the one that sayso's "
-        "own tools use",
+        "own tools use, in SAYSO_HOME",
     )
     parser.add_argument(
         "--token-env",
@@ -110,9 +111,20 @@ def _token_of(variable: str) -> str:
 
 
 def _default_data(world: str) -> Path:
+    """Where sayso has this world, in a state folder that only its owner can read.
+
+    Raises:
+        CannotStart: The folder cannot be made.
+    """
     from platformdirs import user_state_path
 
-    return user_state_path("sayso") / "worlds" / f"{world}.db"
+    given = os.environ.get("SAYSO_HOME", "")
+    try:
+        home = Path(given).expanduser() if given.strip() else user_state_path("sayso")
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: a ~name that is nobody's
+        raise CannotStart(f"SAYSO_HOME {given} cannot be used: {error}; try --data FILE") from error
+    return home / "worlds" / f"{world}.db"
 
 
 # --- the services ----------------------------------------------------------------------------

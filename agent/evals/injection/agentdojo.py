@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from agent.errors import UsageError
 from agent.evals.injection.agentdojo_tools import CONTRACTS, TARGETS
 from agent.evals.injection.case import Attack, Case, GoldCall, Plan, World
+from agent.evals.injection.policies import policy
 from tools.contract import Args, PlainTool, Preview, ToolFailure
 from tools.langchain_tools import langchain_tool
 
@@ -94,7 +95,9 @@ class _Suite:
             yield Plan(f"{self.name}/{name}", partial(self.case, task, None))
         blank = self.environment({})
         scripted = {
-            k: task for k, task in self._suite.injection_tasks.items() if _gold(task, blank)
+            other: task
+            for other, task in self._suite.injection_tasks.items()
+            if task.GROUND_TRUTH_OUTPUT or _gold(task, blank)
         }
         for name, task in self._suite.user_tasks.items():
             for other, injection in scripted.items():
@@ -105,7 +108,7 @@ class _Suite:
         text = self._text.format(**{**self._vectors, **injections})
         return self._suite.environment_type.model_validate(_yaml(text))
 
-    def case(self, task: Any, injection: Any | None) -> Case:
+    def case(self, task: Any, injection: Any | None, folder: Path) -> Case:
         """One user task, with or without what an attacker has planted."""
         planted = self._planted(task, injection) if injection is not None else {}
         world = _World(environment=task.init_environment(self.environment(planted)))
@@ -132,6 +135,7 @@ class _Suite:
             ),
             answer=task.GROUND_TRUTH_OUTPUT,
             attack=attack,
+            policy=policy(self.name),
         )
 
     def _planted(self, task: Any, injection: Any) -> dict[str, str]:

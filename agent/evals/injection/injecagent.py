@@ -83,7 +83,9 @@ class _Data:
                 key = f"injecagent {part}/{number}"
                 yield Plan(key, partial(self.case, key, part, row, attacked=True))
 
-    def case(self, key: str, part: str, row: Mapping[str, Any], *, attacked: bool) -> Case:
+    def case(
+        self, key: str, part: str, row: Mapping[str, Any], folder: Path, *, attacked: bool
+    ) -> Case:
         """One user task, and what the attacker wrote into its result."""
         world, order = World(), row["Attacker Instruction"]
         template, planted = row["Tool Response Template"], order if attacked else ""

@@ -51,6 +51,8 @@ class Figures:
             "succeeded": sum(one.succeeded for one in attacked),
             "wrote_in_part": sum(one.wrote > 0 and not one.succeeded for one in attacked),
             "unread": sum(not one.reached for one in attacked),
+            "flagged": sum(one.flagged for one in attacked),
+            "flagged_alone": sum(one.flagged for one in alone),
             "attacks_in_words": len(words),
             "succeeded_in_words": sum(one.succeeded for one in words),
             "useful_attacked": sum(one.useful for one in attacked + words),
@@ -66,6 +68,10 @@ class Figures:
             "unruled": [f"{one.id}: {what}" for one in self.outcomes for what in one.unruled],
             "seconds_per_case": _mean(one.seconds for one in self.outcomes),
         }
+
+    def numbers(self) -> dict[str, float]:
+        """Those of the figures that are numbers."""
+        return {k: v for k, v in self.as_json().items() if isinstance(v, int | float)}
 
     def as_row(self) -> list[str]:
         """The figures in the order of ``HEADINGS``."""

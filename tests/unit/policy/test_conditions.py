@@ -13,6 +13,7 @@ from agent.policy.conditions import LARGEST, Condition
 from agent.policy.facts import Spent, facts_of
 from agent.policy.language import ConditionError
 from agent.policy.lookup import Facts, NotChecked
+from agent.policy.patterns import cost_of
 
 EFFECTS = frozenset({"write:orders", "spend:eur"})
 
@@ -101,6 +102,10 @@ def test_what_it_can_ask(source: str, expected: bool) -> None:
         ('provenance.a.b == "user"', 'provenance["a.b"]'),
         ('"untrustd" in labels', "did you mean untrusted?"),
         ('provenance.to == "untrustd"', "did you mean untrusted?"),
+        ('provenance.to in ["user", "untrustd"]', "did you mean untrusted?"),
+        ('"untrustd" != provenance.to', "did you mean untrusted?"),
+        ('currency == "eur"', 'in capitals: "EUR"'),
+        ('currency in ["USD", "eur"]', 'in capitals: "EUR"'),
         ("args.a.exists(x, args.b.exists(y, x == y))", "inside of another one"),
         ("[1, 2].exists(x, x == 1)", "goes through a field"),
         ("args.a.exists(labels, true)", "labels is a field already"),
@@ -109,6 +114,9 @@ def test_what_it_can_ask(source: str, expected: bool) -> None:
         ("args.a.matches('[')", "no regular expression"),
         ("args.a.matches('((a{100}){100}){100}')", "too large"),
         ("args.a.matches('a{101}')", "100 times at most"),
+        (r"args.a.matches(r'((a{1,40}b?){1,40}c?){1,40}d')", "too large"),
+        (r"args.a.matches('((\x61\x7b1,40}b?)\x7b1,40}c?){1,40}d')", "too large"),
+        (r"args.a.matches(r'(?x)a {1 ,50}')", "too large"),
         ("args.a.has(args.b)", "has(args.note)"),
         ("contains(args.a, 'x')", 'args.to.contains("…")'),
         ("args.a ==", "cannot be read"),
@@ -245,12 +253,43 @@ def test_work_is_known_beforehand_and_grows_with_what_is_looked_at() -> None:
         "args.l.all(one, args.l == args.l)",
         "args.l.exists(one, args.text.contains('y'))",
         "args.l.all(one, !args.text.matches('(\\\\pL{20}){2}y'))",
+        "args.text.matches('(x{1,90}y?){1,50}z')",
+        "args.l.exists(one, args.text.matches('x[xy]{30}z'))",
+        "args.words.exists(one, one.matches('(x{1,90}y?){1,50}z'))",
+        "args.words.exists(one, one.matches('[xy]{90}z'))",
+        "args.words.all(one, !one.matches(r'\\w{64}'))",
     ],
 )
 def test_what_would_take_too_long_is_not_begun(source: str) -> None:
-    args = {"l": [1] * 5_000, "text": "x" * 100_000}
+    args = {"l": [1] * 5_000, "text": "x" * 100_000, "words": ["x" * 1_000] * 100}
 
     assert "too large" in not_checked(source, args=args)
+
+
+def test_a_pattern_costs_as_much_as_it_has_places_repetitions_written_out() -> None:
+    assert cost_of("(a{1,90}b?){1,50}c").each == cost_of("(?:a{90}b){50}c").each
+    assert cost_of("(a{1,90}b?){1,50}c").each > 4_000 * cost_of("abc").each
+    assert cost_of(r"\w{20}").once == pytest.approx(20 * cost_of(r"\w").once, rel=0.2)
+    assert cost_of(r"[\w.-]{20}").once > cost_of(r"\w{20}").once
+    assert cost_of(r"\p{Greek}{20}") == cost_of(r"\pL{20}")
+    assert cost_of(r"[a{90}]x") == cost_of(r"[a()90]x")
+    assert cost_of(r"a\{90\}").each == cost_of("a.90.").each
+    assert cost_of("(?i:a{30})").each > cost_of("a{30}").each
+
+
+def test_plain_words_cost_little_however_many_there_are() -> None:
+    words = "(?i)password|secret|api-key|private key|bearer"
+
+    assert cost_of(words).each == cost_of("a").each
+    assert not holds(f"args.text.matches('{words}')", args={"text": "x" * 1_000_000})
+
+
+@given(st.text(st.sampled_from(r"a[](){}\\wp{2,3}?*+|.^$-:i<>&"), max_size=30))
+def test_the_cost_of_any_text_can_be_told(pattern: str) -> None:
+    cost = cost_of(pattern)
+
+    assert cost.once > 0
+    assert cost.each > 0
 
 
 def test_many_conditions_share_one_budget() -> None:

@@ -137,6 +137,8 @@ tests:
          "p.yaml:4:5: a rule is named 'a' already, in line 3"),
         (rules("name: a, verdict: ask, tools: 'refund_[ab]'"), "'refund_[ab]' cannot be used here"),
         (rules("name: a, verdict: ask, tools: []"), "an empty list matches nothing"),
+        (rules("name: a, verdict: allow, effects: []"), "an empty list matches nothing"),
+        ("version: 1\nrecipients: {allow: [x], arguments: []}", "p.yaml:2:37: an empty list names"),
         (rules("name: a, verdict: ask, tools: ''"), "a text is expected here; it is empty"),
         (rules("name: a, verdict: ask, effects: 'write:[a]'"), "is no effect"),
         (rules("name: a, verdict: ask, effects: [wirte:files]"), "did you mean write:…?"),
@@ -178,6 +180,9 @@ def test_a_fault_names_its_place_and_what_to_write(text: str, fault: str) -> Non
         ("when: \"session.counts['refund_ordr'] > 2\"", "no tool is called refund_ordr"),
         ("when: \"session.sums['eur'] > 2\"", "sums are kept by effect"),
         ("when: amount > '50'", "another type"),
+        ("when: tool == 'refund_ordr'", "no tool is called refund_ordr (did you mean refund_order"),
+        ("when: \"tool in ['get_order', 'refund_ordr']\"", "no tool is called refund_ordr"),
+        ("when: '\"spnd:eur\" in effects'", "there are no effects spnd:…; did you mean spend:…?"),
         ("when: labels == 'untrusted'", "labels is neither text nor a number"),
     ],
 )  # fmt: skip
@@ -248,3 +253,55 @@ def test_a_call_is_read(text: str, call: tuple[str, Mapping[str, Any]]) -> None:
 def test_what_is_no_call_is_said(text: str) -> None:
     with pytest.raises(ValueError, match=r"a call is written as|one JSON object|given twice"):
         read_call(text)
+
+
+def test_a_file_that_is_nothing_but_faults_is_not_read_to_its_end() -> None:
+    many = rules(*(f"nam: r{number}" for number in range(1_000)))
+
+    assert len(faults(many)) == MOST_FAULTS + 1
+    assert faults(many)[-1].startswith("p.yaml: and at least 48")
+
+
+def test_a_file_of_too_many_values_is_not_read() -> None:
+    (fault,) = faults("version: 1\nelsewhere: [" + "a," * 600_000 + "]")
+
+    assert "more than 500,000 values" in fault
+
+
+def test_patterns_that_take_too_long_all_together_are_a_fault() -> None:
+    slow = [
+        f"name: r{n}, when: 'args.a.matches(r\"\\w{{60}}{n}\")', verdict: deny" for n in range(400)
+    ]
+
+    assert any("too long all together" in fault for fault in faults(rules(*slow)))
+    assert read(rules(*slow[:100])).rules
+
+
+def test_a_rule_that_another_one_always_outdoes_is_named() -> None:
+    file = read(
+        rules(
+            "name: nothing, tools: '*', verdict: deny",
+            "name: but reads, tools: get_*, verdict: allow",
+            "name: and small, tools: refund_order, when: amount < 5, verdict: ask",
+        )
+    )
+    assert [warning.partition(" says deny")[0] for warning in file.warnings] == [
+        "p.yaml:4:5: 'but reads' says allow and never counts: 'nothing' (line 3)",
+        "p.yaml:5:5: 'and small' says ask and never counts: 'nothing' (line 3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "name: a, tools: get_order, verdict: deny",
+        "name: a, tools: 'refund_?rder', verdict: allow",
+        "name: a, tools: '*', effects: 'spend:*', verdict: deny",
+        "name: a, tools: '*', when: amount > 5, verdict: deny",
+        "name: a, tools: refund_order, when: amount > 5, verdict: ask",
+    ],
+)
+def test_a_rule_that_may_count_is_not_named(other: str) -> None:
+    assert (
+        read(rules(other, "name: b, tools: [refund_order, get_*], verdict: allow")).warnings == ()
+    )

@@ -26,7 +26,8 @@ async def test_what_was_decided_elsewhere_is_said_once_and_lets_the_session_go_o
             keyboard, screen, output, history=None, completer=DummyCompleter(), toolbar=str
         )
         session = FakeSession(store, tmp_path)
-        desk = Desk(session, store, screen, Questions(screen, keyboard), prompts)
+        questions = Questions(screen, keyboard)
+        desk = Desk(session, store, store.rules, screen, questions, prompts)
         assert not desk.has_news()
         store.save(SCENES["cancel three"])
         assert not desk.has_news()  # what begins to wait is none

@@ -54,6 +54,7 @@ class Machine(RuleBasedStateMachine):
         self.decided: dict[str, tuple[str, str]] = {}
         self.runs: set[tuple[str, int]] = set()
         self.contradicted: set[str] = set()
+        self.happened: dict[str, set[int]] = {}
         self.seen: dict[str, EffectRecord] = {}
         self.owners = 0
 
@@ -147,7 +148,13 @@ class Machine(RuleBasedStateMachine):
         if effect is None:
             return
         attempt = effect.attempts - earlier
+        if attempt == 0:
+            return
         after = self.store.ledger.finish(effect.id, attempt=attempt, state=state, result={"n": 1})
+        happened = self.happened.setdefault(effect.id, set())
+        has_ended = effect.state in ("committed", "failed") and effect.settled is None
+        if state == "committed" and not (attempt == effect.attempts and has_ended):
+            happened.add(attempt)  # an attempt answers once
         if state == "committed" and (
             (earlier and effect.state == "failed") or effect.settled == "not happened"
         ):
@@ -157,7 +164,9 @@ class Machine(RuleBasedStateMachine):
             assert (after.state, after.settled) == ("in_doubt", None)
             self.contradicted.add(effect.id)
         elif earlier or effect.state in ("committed", "failed"):
-            assert after == effect
+            assert (after.state, after.result) == (effect.state, effect.result)
+        elif state == "failed" and happened - {attempt}:
+            assert after.state == "committed"
         else:
             assert after.state == state
 
@@ -198,6 +207,20 @@ class Machine(RuleBasedStateMachine):
                 assert effect.idempotency_key == before.idempotency_key
             assert (effect.id, effect.attempts) in self.runs
             self.seen[effect.id] = effect
+
+    @invariant()
+    def what_is_known_to_have_happened_is_not_forgotten(self) -> None:
+        for effect in self.store.ledger.list():
+            known = self.happened.get(effect.id, set())
+            if not known:
+                continue
+            assert effect.state != "failed"
+            evidence = effect.evidence or {}
+            if effect.state == "committed" and len(known) > 1:
+                assert known <= set(evidence["twice"])
+            if effect.state != "committed":
+                earlier = {item["attempt"] for item in evidence.get("earlier", ())}
+                assert known - {effect.attempts} <= earlier
 
     @invariant()
     def nobody_is_asked_about_a_known_outcome(self) -> None:

@@ -14,6 +14,7 @@ from agent.errors import (
     NotFound,
     RuleEnded,
 )
+from agent.receipt import build_receipt
 from agent.store import Owner, Store
 from agent.store.records import EffectRecord, LeaseRecord
 from tests.unit.store.databases import ANN, BOB, ask, kinds, new_session, write_of
@@ -199,18 +200,84 @@ def test_that_an_earlier_attempt_happened_counts_against_the_failure_of_a_later_
     assert store.trail.entries(lease.session)[-1].kind == "effect.contradicted"
 
 
-def test_the_result_of_an_earlier_attempt_does_not_end_a_later_one(
-    store: Store, lease: LeaseRecord
-) -> None:
+FIRST, SECOND = {"text": "first"}, {"text": "second"}
+KINDS = ("done", "not_done", "unknown")
+
+
+def attempted_again(store: Store, lease: LeaseRecord) -> EffectRecord:
+    """A write whose first attempt was said not to have happened; the second is under way."""
     effect = in_doubt(store, lease)
     store.ledger.settle(effect.id, False, ANN)
     second = store.ledger.begin(**write_of(lease)).effect
     assert second.attempts == 2
-    store.ledger.finish(effect.id, attempt=1, state="committed", result=None)
-    assert store.ledger.get(effect.id) == second
-    assert store.trail.entries(lease.session)[-1].data["attempt"] == 1
-    done = store.ledger.finish(effect.id, attempt=2, state="committed", result=None)
-    assert done.state == "committed"
+    return second
+
+
+@pytest.mark.parametrize("late", ["before", "after"])
+@pytest.mark.parametrize(
+    ("second", "once", "state", "result", "twice"),
+    [
+        ("committed", False, "committed", SECOND, [1, 2]),
+        ("committed", True, "committed", SECOND, None),
+        ("failed", False, "committed", FIRST, None),
+        ("failed", True, "committed", FIRST, None),
+        ("in_doubt", False, "in_doubt", SECOND, None),
+        ("in_doubt", True, "committed", FIRST, None),
+    ],
+)
+def test_that_an_earlier_attempt_happened_counts_whatever_the_latest_came_to(
+    store: Store,
+    lease: LeaseRecord,
+    second: Any,
+    once: bool,
+    state: str,
+    result: Any,
+    twice: Any,
+    late: str,
+) -> None:
+    effect = attempted_again(store, lease)
+
+    def first_happened() -> None:
+        store.ledger.finish(effect.id, attempt=1, state="committed", result=FIRST, once=once)
+
+    if late == "before":
+        first_happened()
+        assert store.ledger.get(effect.id).state == "intended"
+        assert store.trail.entries(lease.session)[-1].data["attempt"] == 1
+    store.ledger.finish(effect.id, attempt=2, state=second, result=SECOND, once=once)
+    question = ask(store, lease.session, kind="in_doubt") if second == "in_doubt" else None
+    if late == "after":
+        first_happened()
+    row = store.ledger.get(effect.id)
+    assert (row.state, row.result, (row.evidence or {}).get("twice")) == (state, result, twice)
+    assert (row.state == "in_doubt") == (row.ended_at is None)
+    if question and state == "committed":
+        assert store.approvals.get(question.id).status == "superseded"
+    receipt = build_receipt(store, lease.session, row.turn)
+    (line,) = [line for kind in KINDS for line in getattr(receipt, kind)]
+    if second == "failed":
+        assert line.endswith("although attempt 2 failed")
+    if twice:
+        assert line.endswith("and it happened more than once (attempts 1, 2)")
+    if state == "in_doubt":
+        assert line.endswith("of attempt 2; an earlier one happened")
+    assert store.trail.verify() == []
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_person_who_settles_the_latest_attempt_does_not_undo_what_is_known_of_an_earlier_one(
+    store: Store, lease: LeaseRecord, happened: bool
+) -> None:
+    effect = attempted_again(store, lease)
+    store.ledger.finish(effect.id, attempt=2, state="in_doubt", result=SECOND)
+    store.ledger.finish(effect.id, attempt=1, state="committed", result=FIRST)
+    finding = Finding(False, "It is not there.")
+    found = store.ledger.find(effect.id, attempt=2, finding=finding, result={})
+    assert found.state == "in_doubt"  # a record that denies what is known settles nothing
+    settled = store.ledger.settle(effect.id, happened, BOB)
+    assert settled.state == "committed"
+    assert (settled.evidence or {}).get("twice") == ([1, 2] if happened else None)
+    assert store.ledger.begin(**write_of(lease)).outcome == "recorded"
 
 
 def test_settled_as_happened_it_never_runs_again(store: Store, lease: LeaseRecord) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from agent.errors import NotFound
 from agent.store import Problem, Store
 from agent.store.heads import Head
+from agent.store.safeguards import Safeguards
+from agent.store.schema import trail
 from tests.unit.store.databases import ANN, kinds, new_session
 from tests.unit.store.tampering import CHANGES, made_anew, name_end, put_rows, rows_of, sql
 
@@ -285,6 +287,131 @@ def test_values_of_another_type_are_found(tmp_path: Path, column: str) -> None:
         sql(store, statement)
         assert {problem.session for problem in store.trail.verify()} == {chain}
     store.close()
+
+
+CHAINS = {"trail": "session", "sessions": "id"}
+"""The tables that a chain stands in, and the column that names its session there."""
+
+COLUMNS = {
+    "trail": [column.name for column in trail.columns],
+    "sessions": ["id", "trail_seq", "trail_hash", "trail_seal", "deleted_at", "deleted_by"],
+}
+VALUES = {
+    "nothing": "NULL",
+    "an empty text": "''",
+    "a word": "'zz'",
+    "a number as text": "'4 '",
+    "a number": "3",
+    "nought": "0",
+    "below nought": "-1",
+    "the largest number": "9223372036854775807",
+    "a fraction": "2.5",
+    "without end": "9e999",
+    "bytes": "x'00ff'",
+    "no UTF-8": "CAST(x'7aff0a1b5b' AS TEXT)",
+    "a NUL": "'a' || char(0) || 'b'",
+    "controls": "char(27) || '[2J' || char(10) || 'all intact'",
+    "broken JSON": "'{\"a\":'",
+    "deep JSON": "replace(hex(zeroblob(5000)), '0', '[')",
+    "long": "hex(zeroblob(500000))",
+}
+
+
+@pytest.fixture
+def loose(tmp_path: Path) -> Iterator[Store]:
+    """Two chains of three entries, in tables that take whatever is put into them."""
+    store = Store.open(f"sqlite:///{tmp_path}/sayso.db")
+    for session in (new_session(store).id, new_session(store).id):
+        store.trail.append(session, [("note", {"n": n}) for n in range(2)])
+    for name in CHAINS:
+        loosen = f"CREATE TABLE kept_{name} AS SELECT * FROM {name}", f"DROP TABLE {name}"
+        past(store, *loosen, f"CREATE TABLE {name} AS SELECT * FROM kept_{name}")
+    yield store
+    store.close()
+
+
+def past(store: Store, *statements: str) -> None:
+    """Run statements past the program and the rules that it asks SQLite to keep."""
+    with closing(sqlite3.connect(str(store.engine.url.database))) as db, db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def mended(store: Store) -> None:
+    for name in CHAINS:
+        past(store, f"DELETE FROM {name}", f"INSERT INTO {name} SELECT * FROM kept_{name}")
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_whatever_stands_in_a_damaged_chain_is_found_and_no_other_is_blamed(
+    loose: Store, data: st.DataObject
+) -> None:
+    damaged, other = (name for name, _, _ in loose.trail.heads())
+    table = data.draw(st.sampled_from(sorted(CHAINS)))
+    column = data.draw(st.sampled_from(COLUMNS[table]))
+    value = VALUES[data.draw(st.sampled_from(sorted(VALUES)))]
+    where = f"WHERE {CHAINS[table]} = '{damaged}'"
+    if table == "trail" and data.draw(st.booleans()):
+        where += " AND seq = 2"
+    past(loose, f"UPDATE {table} SET {column} = {value} {where}")
+    is_changed = rows(loose, table) != rows(loose, f"kept_{table}")
+    problems = loose.trail.verify()
+    lengths = [loose.trail.length(name) for name in (damaged, other, None)]
+    mended(loose)
+    assert bool(problems) == (is_changed and column != "trail_seal")
+    assert other not in {problem.session for problem in problems}
+    assert all(isinstance(problem.seq, int) for problem in problems)
+    assert lengths[1:] == [3, 6]
+    assert loose.trail.verify() == []
+
+
+def rows(store: Store, table: str) -> list[Any]:
+    with closing(sqlite3.connect(str(store.engine.url.database))) as db:
+        db.text_factory = lambda text: ("text", text)
+        return db.execute(f"SELECT * FROM {table}").fetchall()
+
+
+def test_an_entry_that_is_there_twice_is_found(loose: Store) -> None:
+    chain = loose.trail.heads()[0][0]
+    past(loose, f"INSERT INTO trail SELECT * FROM trail WHERE session = '{chain}' AND seq = 2")
+    assert loose.trail.verify() == [Problem(chain, 2, "is there twice")]
+
+
+def test_entries_of_another_type_are_found_in_postgresql_too(
+    postgres_schema: Callable[[], str], tmp_path: Path
+) -> None:
+    store = Store.open(postgres_schema(), home=tmp_path)
+    chain = new_session(store).id
+    for change in (
+        "ALTER TABLE sessions ALTER trail_seq TYPE text USING 'zz'",
+        "ALTER TABLE trail ALTER seq TYPE text USING 'zz'",
+        "ALTER TABLE trail ALTER data TYPE jsonb USING data::jsonb",
+        "ALTER TABLE sessions ALTER trail_hash TYPE bytea USING '\\x00'",
+        "ALTER TABLE trail ALTER position DROP IDENTITY IF EXISTS, "
+        "ALTER position TYPE text USING 'zz'",
+    ):
+        sql(store, change)
+        assert {problem.session for problem in store.trail.verify()} == {chain}
+    store.close()
+
+
+def test_a_damaged_chain_is_not_sealed_and_the_others_are(loose: Store) -> None:
+    damaged, other = (name for name, _, _ in loose.trail.heads())
+    url = str(loose.engine.url)
+    for change, what in (
+        ("trail_seq = 'zz'", "the session does not say which entry is its last"),
+        ("lease_epoch = 'zz'", "is not sealed: The row of session"),
+        ("lease_owner = CAST(x'ff' AS TEXT)", "is not sealed: The database"),
+        ("id = CAST(x'ff' AS TEXT)", "is not the id of a session"),
+    ):
+        past(loose, f"UPDATE sessions SET {change} WHERE id = '{damaged}'")
+        keyed = Store.open(url, safeguards=Safeguards("a key that only this test has"))
+        sealing = keyed.trail.seal()
+        assert sealing.sealed + sealing.before == [other]
+        assert any(problem.what.startswith(what) for problem in sealing.problems)
+        keyed.close()
+        mended(loose)
 
 
 def test_a_rewritten_entry_breaks_the_one_after_it(store: Store, chain: str) -> None:

@@ -282,7 +282,7 @@ def test_a_session_transfers_only_what_it_was_granted_to_spend(world: World) -> 
     effects = world.contract(TRANSFER).effects_of(RENT)
     assert effects == {"write:bank", "spend:eur"}
     assert not is_read(effects)
-    assert world.contract(TRANSFER).effects_of({}) == {"write:unknown"}
+    assert {"write:unknown", "spend:???"} <= world.contract(TRANSFER).effects_of({})
 
     def behavior(authority: Authority) -> str:
         return decide(Policy(), Proposed(TRANSFER, RENT, effects, authority)).behavior

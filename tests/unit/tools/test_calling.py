@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import threading
 from contextvars import ContextVar
 from typing import Any
@@ -79,11 +81,71 @@ async def test_a_turn_that_is_stopped_stops() -> None:
     assert task.cancelled()
 
 
-def test_a_function_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_never_answers_is_not_waited_for_and_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    goes_on, entered = threading.Event(), list[int]()
+
+    def thinks(n: int) -> int:
+        entered.append(n)
+        if n == 1:
+            goes_on.wait()
+        return n
+
+    def asked(n: int) -> int:
+        return at_once(lambda: thinks(n), written=thinks)
+
     monkeypatch.setattr(calling, "SECONDS", 0.05)
-    with pytest.raises(TimeoutError):
-        at_once(threading.Event().wait)
+    named = r"the function thinks \(test_calling.py, line [0-9]+\)"
+    with pytest.raises(TimeoutError, match=f"{named} gave no answer within 0.05 seconds"):
+        asked(1)
+    assert re.search(f"{named} gave no answer", caplog.text)
+    monkeypatch.setattr(calling, "SECONDS", 30)
+    with pytest.raises(TimeoutError, match=f"{named} still has not answered an earlier call"):
+        asked(2)
+    assert entered == [1]
     assert at_once(divmod, 7, 2) == (3, 1)
+
+    (hanging,) = [one for one in threading.enumerate() if "thinks" in one.name]
+    goes_on.set()
+    hanging.join(30)
+    assert asked(2) == 2
+
+
+def test_its_own_time_out_is_no_hang() -> None:
+    for _ in "12":
+        with pytest.raises(TimeoutError, match="the disk is slow"):
+            at_once(raises, TimeoutError("the disk is slow"))
+
+
+LINE = raises_later.__code__.co_firstlineno
+
+
+class Thinker:
+    def __call__(self) -> None:
+        """Do nothing."""
+
+
+@functools.wraps(raises_later)
+async def decorated(error: BaseException) -> Any:
+    return await raises_later(error)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (raises, "the function raises (test_calling.py, line "),
+        (functools.partial(functools.partial(raises, 1), 2), "the function raises (test_calling"),
+        (decorated, f"the function raises_later (test_calling.py, line {LINE})"),
+        (lambda: 1, "the function <lambda> (test_calling.py, line"),
+        (Thinker().__call__, "the function Thinker.__call__ (test_calling.py, line"),
+        (Thinker(), "the function Thinker"),
+        (len, "the function len"),
+    ],
+    ids=["plain", "partial", "decorated", "lambda", "method", "object", "built in"],
+)
+def test_a_function_is_named_as_its_builder_finds_it(function: Any, name: str) -> None:
+    assert calling.name_of(function).startswith(name)
 
 
 def test_it_sees_what_its_caller_sees() -> None:

@@ -31,6 +31,11 @@ from tools.contract import (
         {"undo": 5},
         {"timeout": 0},
         {"timeout": float("inf")},
+        {"effect_families": frozenset({"write:unknown"})},
+        {"effects": lambda args: frozenset(), "effect_families": frozenset()},
+        {"effects": lambda args: frozenset(), "effect_families": frozenset({"*"})},
+        {"effects": lambda args: frozenset(), "effect_families": frozenset({"spend:[ab]"})},
+        {"effects": lambda args: frozenset(), "effect_families": "spend:*"},
     ],
 )
 def test_a_field_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
@@ -46,6 +51,32 @@ def test_effects_that_cannot_be_told_are_unknown_and_so_a_write(wrong: Any) -> N
 
     assert effects == UNKNOWN_EFFECTS
     assert not is_read(effects)
+
+
+FAMILIES = frozenset({"write:bank", "spend:???"})
+
+
+@pytest.mark.parametrize(
+    ("said", "counts_as"),
+    [
+        ({"write:bank", "spend:eur"}, {"write:bank", "spend:eur"}),
+        ({"write:bank", "spend:eur", "spend:usd"}, {"write:bank", "spend:eur", "spend:usd"}),
+        ({"spend:eur"}, {"spend:eur", "write:bank"} | UNKNOWN_EFFECTS),
+        ({"write:bank"}, {"write:bank", "spend:???"} | UNKNOWN_EFFECTS),
+        ({"read:bank"}, {"read:bank"} | FAMILIES | UNKNOWN_EFFECTS),
+        ({"write:bank", "spend:eur", "disclose:email"},
+         {"write:bank", "spend:eur", "disclose:email"} | UNKNOWN_EFFECTS),
+        (set(), FAMILIES | UNKNOWN_EFFECTS),
+        ({5}, FAMILIES | UNKNOWN_EFFECTS),
+    ],
+)  # fmt: skip
+def test_what_a_contract_claims_of_its_effects_is_held_against_each_call(
+    said: set[Any], counts_as: set[str]
+) -> None:
+    contract = Contract(effects=lambda args: said, effect_families=FAMILIES)  # type: ignore[arg-type,return-value]
+
+    assert contract.effects_of({}) == counts_as
+    assert contract.reach == FAMILIES
 
 
 def test_what_is_not_said_is_assumed_at_its_worst() -> None:

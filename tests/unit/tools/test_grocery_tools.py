@@ -240,7 +240,7 @@ def test_effects_follow_the_arguments(world: World) -> None:
         "place_order": {"write:grocery", "spend:eur"},
     }
     assert [name for name in world.tools if is_read(effects[name])] == READS
-    assert world.contract("place_order").effects_of({}) == {"write:unknown"}
+    assert {"write:unknown", "spend:???"} <= world.contract("place_order").effects_of({})
 
 
 # create_grocery_cart: runtime --------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_effects_follow_the_arguments(tools: dict[str, BaseTool]) -> None:
     assert [name for name in tools if is_read(effects[name])] == ["list_orders", "get_order"]
     refund = contract_of(tools["refund_order"])
     assert "spend:refund-usd" in refund.effects_of({"currency": "USD"})
-    assert refund.effects_of({}) == {"write:unknown"}
+    assert {"write:unknown", "spend:refund-???"} <= refund.effects_of({})
 
 
 def test_all_results_are_private_and_none_are_from_strangers(tools: dict[str, BaseTool]) -> None:

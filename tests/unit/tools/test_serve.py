@@ -13,9 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agent.config import load_settings
 from tests.support.served import bearer, process
 from tools.worlds.bank import Instruction
 from tools.worlds.bank_http import HttpBank
+from tools.worlds.grocery import GroceryShop
 from tools.worlds.grocery_http import HttpGrocery
 from tools.worlds.sample_bank import EVERYDAY, SAVINGS
 
@@ -67,6 +69,28 @@ def test_a_token_is_made_for_a_run_where_none_is_named(tmp_path: Path) -> None:
             assert bank.account(SAVINGS).balance == before + 100
             tokens.add(token)
     assert len(tokens) == 2
+
+
+@pytest.mark.parametrize("given", ["SAYSO_HOME", "~", "the default"])
+def test_its_data_are_those_of_sayso_in_a_folder_of_its_owners(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, home = {
+        "SAYSO_HOME": ({"SAYSO_HOME": str(tmp_path / "a" / "state")}, tmp_path / "a" / "state"),
+        "~": ({"SAYSO_HOME": "~/state", "HOME": str(tmp_path)}, tmp_path / "state"),
+        "the default": ({"SAYSO_HOME": " ", "XDG_STATE_HOME": str(tmp_path)}, tmp_path / "sayso"),
+    }[given]
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with process(
+        PROGRAM, "grocery", "--port", "0", "--token-env", "SHOP", SHOP=TOKEN, **env
+    ) as run:
+        HttpGrocery(run.url, TOKEN).discard_cart("C16", "key-1")
+    settings = load_settings()
+    assert settings.home == home
+    assert settings.ensure_home() == home, "and it is open to nobody else"
+    shop = GroceryShop(settings.home / "worlds" / "grocery.db")
+    assert shop.cart("C16").status == "discarded"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -127,6 +151,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "a short token": (["bank", "--token-env", "SHORT"], "at least 16 visible ASCII characters"),
     "an odd token": (["bank", "--token-env", "ODD"], "at least 16 visible ASCII characters"),
     "a folder": (["bank", "--port", "0", "--data", "."], "database cannot be used"),
+    "no state folder": (["bank", "--port", "0"], "SAYSO_HOME /proc/x cannot be used: "),
     "no place": (["bank", "--port", "0", "--data", "/proc/x/y.db"], "No such file or directory"),
 }
 
@@ -134,6 +159,7 @@ BAD: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize(("arguments", "said"), BAD.values(), ids=BAD)
 def test_what_keeps_it_from_starting_is_said(arguments: list[str], said: str) -> None:
     secrets = {"GOOD": TOKEN, "SHORT": "tiny-secret", "ODD": "tiny secret with spaces"}
+    secrets["SAYSO_HOME"] = "/proc/x"
     told = refused(*arguments, **secrets)
     assert said in told.replace("\n", " ")
     assert "tiny" not in told
