@@ -73,7 +73,7 @@ class Desk:
             )
             if outcome == "left":
                 self._left |= _ids(self._unanswered())
-        return not before <= _ids(self.look())
+        return self._moves_on(before - _ids(self.look()))
 
     async def ask_now(self, approval: ApprovalRecord) -> None:
         """Ask about this one alone, if it still waits."""
@@ -99,6 +99,21 @@ class Desk:
             self._say_what_became_of(self.approvals.get(gone))
         self._seen = _ids(pending)
         return pending
+
+    def take_news(self) -> bool:
+        """Say what became of what waited, and whether the session goes on with it."""
+        before = set(self._seen)
+        return self._moves_on(before - _ids(self.look()))
+
+    def _moves_on(self, gone: Iterable[str]) -> bool:
+        """Whether what became of these is a reason to go on.
+
+        That a write has come to its end by itself is none where somebody had stopped the turn.
+        """
+        rows = [self.approvals.get(one) for one in gone]
+        if self.session.record.state == "interrupted":
+            rows = [row for row in rows if (row.kind, row.status) != ("in_doubt", "superseded")]
+        return bool(rows)
 
     def recall(self) -> None:
         """For a session just opened: say which calls of its last turn were decided elsewhere.

@@ -275,9 +275,12 @@ class Talk:
 
     async def go_on_with_news(self) -> None:
         """Say who decided what elsewhere, and carry the session on with it."""
-        if self._desk is not None and self._desk.has_news():
-            self._desk.look()
+        if self._desk is None or not self._desk.has_news():
+            return
+        if self._desk.take_news():
             await self._settle_and_go_on(decided=True)
+        else:
+            self._show_receipt()
 
     async def _settle_and_go_on(self, *, decided: bool = False) -> None:
         """Ask about what waits and carry the session on, until nothing can be decided now.

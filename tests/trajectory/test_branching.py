@@ -155,3 +155,15 @@ async def test_a_turn_that_is_not_there_makes_no_session(tmp_path: Path) -> None
         with pytest.raises(UsageError, match="has no turn 2"):
             await app.fork(source.id, 2)
         assert [row.id for row in app.store.sessions.list()] == [source.id]
+
+
+async def test_a_branch_of_a_session_that_was_deleted_goes_on(tmp_path: Path) -> None:
+    service = Service()
+    model = ScriptedChatModel([act(1), "One.", "Two."])
+    async with application(tmp_path, model, tools=service.tools()) as app:
+        async with app.new_session() as source:
+            await converse(source, "hello", approves)
+        made = await app.fork(source.id)
+        await app.delete(source.id)
+        async with app.open_session(made.id) as branch:
+            assert (await converse(branch, "and?", stays_silent)).done.answer == "Two."

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from agent.errors import NotFound, SessionBusy, ToolMissing, UsageError
 from agent.evals.driving import Trajectory, converse, review
 from agent.evals.reviewers import Edits, approves, stays_silent
+from agent.events import KnownSince
 from agent.inbox import decide
 from agent.session import AgentSession, CallsWait
 from agent.types import Actor, Decision
@@ -251,3 +252,17 @@ async def test_a_tools_file_is_found_again_from_another_folder(
         app.open_session(session_id) as opened,
     ):
         assert set(opened._tools) == {"mine"}
+
+
+async def test_what_runs_as_the_session_moves_on_is_told_before_the_next_turn(
+    tmp_path: Path,
+) -> None:
+    steps = [reads("A1", "A4"), calls(cancel("A1"), cancel("A4")), "All right.", "So."]
+    async with session(tmp_path, steps) as (_, opened):
+        await converse(opened, "cancel both", stays_silent)
+        for asked in opened.pending():
+            opened.decide(asked.id, Decision("approve"))
+        moved = await converse(opened, "and now?", stays_silent)
+        (known,) = moved.of(KnownSince)
+        assert len(known.receipt.done) == 2
+        assert (await converse(opened, "so?", stays_silent)).of(KnownSince) == []

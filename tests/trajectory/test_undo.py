@@ -663,3 +663,17 @@ async def test_a_rejected_undo_ends_its_turn_and_says_that_it_is_not_undone(
         assert after.done.answer.startswith(f"{effect.id} is not undone. ")
         assert comment in after.done.answer
         assert last_effect(app).id == effect.id
+
+
+async def test_the_last_write_is_not_passed_over_while_its_undo_is_in_doubt(tmp_path: Path) -> None:
+    service = Service(plan=["answers", "answers", "lost before"])
+    steps = [act(1), "One.", act(2), "Two.", "", "Hm."]
+    async with session(tmp_path, steps, tools=undoable(service)) as (app, opened):
+        await converse(opened, "go", approves)
+        await converse(opened, "go on", approves)
+        second = last_effect(app)
+        await undo(opened, second.id, approves)
+        (doubt,) = app.store.ledger.open_doubts(opened.id)
+        with pytest.raises(CannotUndo, match=f"may be undone by {doubt.id}") as refused:
+            await anext(opened.undo())
+        assert second.id in str(refused.value)

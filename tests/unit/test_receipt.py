@@ -309,3 +309,20 @@ def test_a_long_value_is_cut_where_it_is_seen() -> None:
     line = describe_call("act", {"text": "x" * 500, "n": 1})
     assert "…" in line
     assert line.endswith(", n=1)")
+
+
+def test_what_is_said_of_a_call_has_none_of_its_secrets(desk: Desk) -> None:
+    secret = "Zq7-hunter2-Xy99"
+    asked = desk.ask("c1", args={"password": secret})
+    desk.store.approvals.decide(asked.id, Decision("reject", message=f"not {secret}"), ANA)
+    begun = desk.store.ledger.begin(
+        session=desk.session, epoch=desk.lease.epoch, turn=1, message="m1", call="c2",
+        tool="act", tool_version="1", args={"password": secret}, digest="d", approval="a-1",
+        rule=None, idempotency_key="k",
+    ).effect  # fmt: skip
+    failed = {"text": "", "status": "error", "error": f"{secret} is too weak"}
+    desk.store.ledger.finish(begun.id, attempt=1, state="failed", result=failed)
+    text = receipt_text(build_receipt(desk.store, desk.session, 1))
+    assert secret not in text
+    assert "«masked» is too weak" in text
+    assert "not «masked»" in text
