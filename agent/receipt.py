@@ -72,11 +72,11 @@ def known_since(store: Store, session: str, turn: int) -> Receipt:
     return Receipt(*effect_lines(_changed(store, session, turn - 1, began)))
 
 
-def news(store: Store, session: str, turn: int, told: str | None) -> Receipt:
+def news(store: Store, session: str, turn: int, told: int | None) -> Receipt:
     """``known_since`` this turn began, and what of its own writes since its receipt was told.
 
     Args:
-        told: When that was.
+        told: The ``seq`` of the trail's entry with which that was.
     """
     changed = [
         *_changed(store, session, turn - 1, _began(store, session, turn)),
@@ -85,13 +85,30 @@ def news(store: Store, session: str, turn: int, told: str | None) -> Receipt:
     return Receipt(*effect_lines({effect.id: effect for effect in changed}.values()))
 
 
-def _changed(store: Store, session: str, turn: int, since: str | None) -> list[EffectRecord]:
-    return store.ledger.changed_since(session, turn, since) if turn > 0 and since else []
+def _changed(store: Store, session: str, turn: int, since: int | None) -> list[EffectRecord]:
+    """The writes of a turn and those before it whose outcome was recorded after an entry of the
+    trail, and those in doubt against what somebody had said.
+
+    By the trail's own order: the clocks of two processes may differ.
+    """
+    if turn < 1 or since is None:
+        return []
+    entries = store.trail.entries(session, after=since)
+    ids = dict.fromkeys(e.data.get("effect") for e in entries if e.kind in _OUTCOMES)
+    found = [store.ledger.get(one) for one in ids if one is not None]
+    found += [e for e in store.ledger.open_doubts(session) if "against" in (e.evidence or {})]
+    return [effect for effect in found if effect.turn <= turn and effect.state != "intended"]
 
 
-def _began(store: Store, session: str, turn: int) -> str | None:
+_OUTCOMES = frozenset(
+    f"effect.{what}" for what in ("committed", "failed", "late", "found", "settled", "contradicted")
+)
+"""Entries of the trail with which something has become known of a write."""
+
+
+def _began(store: Store, session: str, turn: int) -> int | None:
     started = store.trail.latest(2, session, STARTED)  # the one after it may have begun
-    return next((entry.at for entry in started if entry.data.get("turn") == turn), None)
+    return next((entry.seq for entry in started if entry.data.get("turn") == turn), None)
 
 
 def effect_lines(effects: Iterable[EffectRecord]) -> tuple[Lines, Lines, Lines]:

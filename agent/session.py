@@ -135,7 +135,7 @@ class AgentSession:
         self._tools: Mapping[str, BaseTool] = {tool.name: tool for tool in tools}
         self._context, self._actor = context, actor
         self._config: Any = {"configurable": {"thread_id": id}}
-        self._driving = self._stopped = False
+        self._driving = self._stopped = self._leaving = False
         self._pass: GraphPass | None = None
         self._labels: set[str] | None = None
         self._seen: StateSnapshot | None = None
@@ -200,10 +200,10 @@ class AgentSession:
         call = await compensation(self._store, effect, self._tools)
         return {"tool": call.tool, "args": dict(call.args), "undoes": effect.id}
 
-    def _last_told(self) -> str | None:
-        """When the last word on a turn of this session was said."""
+    def _last_told(self) -> int | None:
+        """Where in the trail the last word on a turn of this session was said."""
         entries = self._store.trail.latest(1, self.id, "session.state")
-        return entries[0].at if entries else None
+        return entries[0].seq if entries else None
 
     def _last_standing(self) -> EffectRecord:
         """The last write that happened and was not undone; one that undoes another is none, and
@@ -661,6 +661,8 @@ class AgentSession:
         While the model speaks nothing is under way, so that stops at once too. A write under
         way gets a few seconds, so that its outcome is recorded.
         """
+        if self._leaving:
+            return "What was approved before is carried out first; then nothing else of it runs."
         if not self._driving:
             return "Nothing is running."
         self._expire_questions()  # else the call would wait for an answer before it ends
@@ -696,12 +698,15 @@ class AgentSession:
         self._store.approvals.supersede(self.id, self._actor, reason)
         self._seen = None
         context = replace(self._context, superseding=True, cancelling=cancelling)
+        self._leaving = True
         try:
             await self._graph.ainvoke(
                 None, self._config, context=context, durability="sync", interrupt_before=["model"]
             )
         except StoreError as error:
             raise StoreError(" ".join([str(error), *self._unrecorded()])) from error
+        finally:
+            self._leaving = False
 
     async def seed(self, messages: Sequence[BaseMessage]) -> None:
         """Add messages and come to rest after them, with no model call to follow.

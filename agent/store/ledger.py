@@ -76,15 +76,6 @@ _AFTER_TURN = Statement(
     .where(effects.c.session == bindparam("session"), effects.c.turn > bindparam("turn"))
     .order_by(effects.c.n)
 )
-_UP_TO_TURN = Statement(
-    select(effects)
-    .where(
-        effects.c.session == bindparam("session"),
-        effects.c.turn <= bindparam("turn"),
-        or_(effects.c.ended_at > bindparam("since"), effects.c.state == "in_doubt"),
-    )
-    .order_by(effects.c.n)
-)
 _OPEN_DOUBTS = Statement(
     select(effects)
     .where(effects.c.session == bindparam("session"), effects.c.state == "in_doubt")
@@ -366,12 +357,6 @@ class Ledger:
     def after_turn(self, session: str, turn: int) -> EffectList:
         """The effects of all later turns, in the order in which they began."""
         return self._all(_AFTER_TURN, session=session, turn=turn)
-
-    def changed_since(self, session: str, turn: int, since: str) -> EffectList:
-        """The effects of a turn and those before it whose outcome was recorded after a moment,
-        and those whose outcome is in doubt against what somebody had said."""
-        found = self._all(_UP_TO_TURN, session=session, turn=turn, since=since)
-        return [e for e in found if e.state != "in_doubt" or "against" in (e.evidence or {})]
 
     def undone_by(self, id: str) -> EffectRecord | None:
         """The effect that compensates this one, or may; ``None`` when none does."""

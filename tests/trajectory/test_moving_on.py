@@ -266,3 +266,25 @@ async def test_what_runs_as_the_session_moves_on_is_told_before_the_next_turn(
         (known,) = moved.of(KnownSince)
         assert len(known.receipt.done) == 2
         assert (await converse(opened, "so?", stays_silent)).of(KnownSince) == []
+
+
+async def test_a_stop_while_the_session_moves_on_says_what_runs(tmp_path: Path) -> None:
+    steps = [reads("A1"), calls(cancel("A1")), "All right."]
+    said: list[str] = []
+    async with session(tmp_path, steps) as (app, opened):
+        await converse(opened, "cancel it", stays_silent)
+        opened.decide(opened.pending()[0].id, Decision("approve"))
+        begin = app.store.ledger.begin
+
+        def stops(**kwargs: Any) -> Any:
+            said.append(opened.request_stop())
+            return begin(**kwargs)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(app.store.ledger, "begin", stops)
+            moved = await converse(opened, "and now?", stays_silent)
+        assert said == [
+            "What was approved before is carried out first; then nothing else of it runs."
+        ]
+        assert moved.done.state == "done"
+        assert opened.request_stop() == "Nothing is running."

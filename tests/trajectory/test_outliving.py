@@ -23,7 +23,7 @@ from agent.inbox import decide
 from agent.middleware import writes
 from agent.models.scripted import ScriptedChatModel
 from agent.session import AgentSession
-from agent.store import Store, outcomes
+from agent.store import Store, ledger, outcomes
 from agent.store.records import EffectRecord
 from agent.types import Decision
 from tests.support.sessions import application
@@ -218,8 +218,9 @@ async def test_that_it_happened_counts_against_a_person_who_had_said_that_it_did
 
 
 @pytest.mark.parametrize("turns_since", [0, 1])
+@pytest.mark.parametrize("clock", ["2020-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"])
 async def test_a_later_turn_begins_with_what_has_become_known_of_earlier_writes(
-    tmp_path: Path, turns_since: int
+    tmp_path: Path, turns_since: int, clock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, replies = Slow(), ["Hm.", *(["Hello."] * turns_since), "I see.", "Yes."]
     model = ScriptedChatModel([act(1), *replies])
@@ -231,9 +232,12 @@ async def test_a_later_turn_begins_with_what_has_become_known_of_earlier_writes(
         (effect,) = app.store.ledger.list()
         for _ in range(turns_since):
             assert (await converse(opened, "hello", stays_silent)).of(KnownSince) == []
-        said_elsewhere(app, effect, happened=False)
-        slow.goes_on.set()
-        await ended(app, effect)
+        with monkeypatch.context() as another_machine:
+            another_machine.setattr(outcomes, "now", lambda: clock)
+            another_machine.setattr(ledger, "now", lambda: clock)
+            said_elsewhere(app, effect, happened=False)
+            slow.goes_on.set()
+            await ended(app, effect)
 
         told = await converse(opened, "And?", stays_silent)
         (known,) = told.of(KnownSince)
