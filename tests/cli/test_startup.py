@@ -100,7 +100,7 @@ def test_the_unexpected_is_one_sentence_and_the_rest_is_in_the_log(
     def broken(*_: object, **__: object) -> Store:
         raise ZeroDivisionError("a fault \x1b[31mof ours")
 
-    monkeypatch.setattr(Store, "open", broken)
+    monkeypatch.setattr(Store, "of", broken)
     result = sayso("sessions")
     assert (result.code, result.out) == (1, "")
     log = sayso_home / "logs" / "sayso.log"
