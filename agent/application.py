@@ -33,7 +33,7 @@ from agent.middleware.state import AgentContext, Recording
 from agent.middleware.under_way import WritesUnderWay
 from agent.models import build_chat_model, service_of
 from agent.models.reporting import report
-from agent.policy import Policy, catalogue_of
+from agent.policy import Policy, authority_of_new, catalogue_of
 from agent.provenance import labels_of_results
 from agent.safe_text import shorten
 from agent.session import AgentSession
@@ -246,7 +246,7 @@ class Application:
     @property
     def authority(self) -> Authority:
         """What a new session may do."""
-        return Authority(self.options.granted or Authority().granted, self.options.denied)
+        return authority_of_new(None, self.options.granted, self.options.denied)
 
     @property
     def _servers(self) -> list[str]:

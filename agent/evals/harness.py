@@ -173,8 +173,11 @@ class Harness:
             settings: Settings by field name, such as ``max_steps=5`` or ``freeze=True``.
 
         Raises:
+            TypeError: Both a script and a model are given.
             UsageError: Settings, tools or a policy that cannot be used.
         """
+        if script is not None and model is not None:
+            raise TypeError("a script stands for a model: give one of both")
         chosen = self.model if model is None and script is None else model
         models: dict[str, BaseChatModel] = {}
         if script is not None:

@@ -74,7 +74,10 @@ def ended(
 def _latest_ended(
     writing: Writing, effect: EffectRecord, outcome: Outcome, once: bool
 ) -> EffectRecord:
-    evidence = {**(outcome["evidence"] or {}), **lasting(effect)} or None
+    kept = lasting(effect)
+    if effect.state == outcome["state"]:  # in doubt still: what was found out meanwhile holds
+        kept = {key: value for key, value in (effect.evidence or {}).items() if key != "running"}
+    evidence = {**kept, **(outcome["evidence"] or {})} or None
     told = outcome | {"attempt": effect.attempts}
     after = _weighed(effect, outcome | {"evidence": evidence}, once)
     effect = change(writing, effect, after)

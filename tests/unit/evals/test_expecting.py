@@ -229,6 +229,11 @@ def test_the_world_can_be_looked_at_from_outside(sayso: Harness) -> None:
     session.so_far.called_exactly("get_order", "cancel_order")  # looking is no call of the session
 
 
+def test_a_script_and_a_model_exclude_each_other(sayso: Harness) -> None:
+    with pytest.raises(TypeError, match="one of both"):
+        sayso.session(["Hm."], model="offline")
+
+
 def test_each_session_has_a_world_of_its_own(sayso: Harness) -> None:
     sayso.session([step(LOOK), step(CANCEL), "Done."], reviewer=approves).say("go").ran(
         "cancel_order"

@@ -264,6 +264,20 @@ def test_that_an_earlier_attempt_happened_counts_whatever_the_latest_came_to(
     assert store.trail.verify() == []
 
 
+def test_a_late_end_without_an_answer_keeps_what_was_found_out_meanwhile(
+    store: Store, lease: LeaseRecord
+) -> None:
+    effect = store.ledger.begin(**write_of(lease)).effect
+    running = {"running": store.owner().text}
+    store.ledger.finish(effect.id, attempt=1, state="in_doubt", result=FIRST, evidence=running)
+    store.ledger.find(effect.id, attempt=1, finding=Finding(None, "It is closed."), result={})
+    ended = store.ledger.finish(effect.id, attempt=1, state="in_doubt", result=SECOND)
+    assert store.ledger.get(effect.id) == ended
+    assert ended.evidence is not None
+    assert ended.evidence["found"]["summary"] == "It is closed."
+    assert "running" not in ended.evidence
+
+
 @pytest.mark.parametrize("happened", [True, False])
 def test_a_person_who_settles_the_latest_attempt_does_not_undo_what_is_known_of_an_earlier_one(
     store: Store, lease: LeaseRecord, happened: bool
