@@ -48,8 +48,10 @@ def as_test(recorded: Recorded, tools: Sequence[str]) -> str:
         "    )",
         *_servers(tools),
     ]
+    was_left = False
     for turn in recorded.turns:
-        lines += _turn(turn)
+        lines += _turn(turn, was_left)
+        was_left = any(call.became == "left" for step in turn.steps for call in step.calls)
     lines += [f"    session.so_far{_ledger(recorded)}.trail_holds()", ""]
     return "\n".join(lines)
 
@@ -129,9 +131,11 @@ def _servers(tools: Sequence[str]) -> Iterator[str]:
             yield f"    # {_literal(name)} is left out: a test starts no MCP server."
 
 
-def _turn(turn: Turn) -> Iterator[str]:
+def _turn(turn: Turn, was_left: bool) -> Iterator[str]:
+    """A turn and what came of it; ``was_left``: it moved on from what waited in the one before."""
+    moving_on = ", supersede=True" if was_left else ""
     yield ""
-    yield f"    turn = session.say({_literal(turn.said)})"
+    yield f"    turn = session.say({_literal(turn.said)}{moving_on})"
     calls = [call for step in turn.steps for call in step.calls]
     if calls:
         yield "    turn.called_exactly("
@@ -140,7 +144,7 @@ def _turn(turn: Turn) -> Iterator[str]:
     else:
         yield "    turn.never_called()"
     for call in calls:
-        if call.became not in ("open", "waiting"):
+        if call.became not in ("open", "waiting", "left"):  # it waits there until the next turn
             yield f"    turn.became({_call('a_call', call)}, {_literal(call.became)})"
 
 

@@ -56,13 +56,19 @@ class Sitting:
         """The application it belongs to: store, settings, tools."""
         return self._app
 
-    def say(self, text: str, reviewer: Reviewer | None = None) -> Expected:
+    def say(
+        self, text: str, reviewer: Reviewer | None = None, *, supersede: bool = False
+    ) -> Expected:
         """Send a message, let the reviewer decide until the session rests, and look at that turn.
 
         Args:
             reviewer: In place of the session's, for this turn.
+            supersede: Move on although calls wait: none of them runs.
+
+        Raises:
+            CallsWait: When calls wait and ``supersede`` is false.
         """
-        self._portal.call(self._say, text, reviewer or self._reviewer)
+        self._portal.call(self._say, text, reviewer or self._reviewer, supersede)
         return self._turn()
 
     def talk(self, user: User, most_turns: int = 20) -> Expected:
@@ -124,8 +130,9 @@ class Sitting:
         messages = self._portal.call(self._session.history)
         return read_session(self._app.store, self.id, messages)
 
-    async def _say(self, text: str, reviewer: Reviewer) -> None:
-        await review(self._session, reviewer, await collect(self._session.run(text)))
+    async def _say(self, text: str, reviewer: Reviewer, supersede: bool) -> None:
+        said = await collect(self._session.run(text, supersede=supersede))
+        await review(self._session, reviewer, said)
 
     async def _resume(self, reviewer: Reviewer) -> None:
         await review(self._session, reviewer, await collect(self._session.resume()))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.evals.as_test import as_test
 from agent.evals.expecting import Deviation, Expected, a_call
 from agent.evals.harness import Harness, harness
 from agent.evals.reviewers import ByTool, Edits, Rejects, approves
@@ -232,6 +233,29 @@ def test_the_world_can_be_looked_at_from_outside(sayso: Harness) -> None:
 def test_a_script_and_a_model_exclude_each_other(sayso: Harness) -> None:
     with pytest.raises(TypeError, match="one of both"):
         sayso.session(["Hm."], model="offline")
+
+
+def test_a_session_that_moved_on_is_replayed_as_a_test(sayso: Harness) -> None:
+    edited = call("cancel_order", order_id="A4", expected_revision=1)
+    script = [
+        step(LOOK, call("get_order", order_id="A4")),
+        step(CANCEL),
+        'Very "well".',
+        step("Now:", edited),
+        "Bye.",
+    ]
+    session = sayso.session(script)
+    session.say("Cancel\nA1").ended("waiting")
+    session.say("Never mind \u202e", approves, supersede=True)
+    session.say("And A4?", Edits({"order_id": "A4"}))
+    session.so_far.became("cancel_order", "left")
+    text = as_test(session.so_far.recorded, ["orders"])
+    assert 'session.say("And A4?")' in text
+    names: dict[str, Any] = {}
+    exec(text, names)
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    test(sayso)
+    assert sayso.sessions[-1].so_far.recorded.figures == session.so_far.recorded.figures
 
 
 def test_each_session_has_a_world_of_its_own(sayso: Harness) -> None:
