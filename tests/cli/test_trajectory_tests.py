@@ -12,6 +12,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.support.openai_server import Call, ModelServer, Reply, by_history
+
 PARCELS = '''
 from pydantic import BaseModel
 
@@ -61,14 +63,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_pytest(project: Path, *options: str, module: bool = True) -> str:
-    """What pytest prints there, started from the project's folder."""
+def run_pytest(project: Path, *options: str, module: bool = True, **variables: str) -> str:
+    """What pytest prints there, started from the project's folder with these variables set."""
     start = [sys.executable, "-m", "pytest"] if module else [Path(sys.executable).parent / "pytest"]
     plain = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:cov", "-p", "no:xdist"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "SAYSO"))}
     ended = subprocess.run(
         [*start, *plain, *options],
-        cwd=project, env=environment, capture_output=True, text=True, timeout=110, check=False,
+        cwd=project, env=environment | variables, capture_output=True, text=True, timeout=110,
+        check=False,
     )  # fmt: skip
     return ended.stdout + ended.stderr
 
@@ -84,6 +87,28 @@ def test_it_works_in_a_project_with_folders_named_as_ours(project: Path, module:
     assert "expecting.py" not in story  # the test's own line is shown, and nothing of ours
     assert "send_parcel" not in story
     assert "is_sent_once_somebody_agrees: 2 steps, 1 calls, 1 writes, 1 asked, 30 tokens" in told
+
+
+def test_a_model_that_is_named_is_asked_where_a_test_has_no_script(project: Path) -> None:
+    (project / "tests" / "test_it.py").write_text(
+        dedent("""
+        def test_it(sayso):
+            session = sayso.session()
+            session.say("What of A1?").called_exactly("get_order").said("It is pending.")
+        """)
+    )
+    with ModelServer() as server:
+        asks = Reply(tool_calls=(Call("get_order", {"order_id": "A1"}),))
+        server.script(by_history([asks, Reply("It is pending.")]))
+        told = run_pytest(
+            project,
+            "--sayso-model=openai:test",
+            OPENAI_BASE_URL=server.url,
+            OPENAI_API_KEY="k",
+            SAYSO_MODEL="offline",
+        )
+        assert "1 passed" in told
+        assert [request.body["model"] for request in server.requests] == ["test", "test"]
 
 
 def test_a_package_named_as_ours_is_named_in_the_error(project: Path) -> None:
