@@ -510,6 +510,11 @@ class SessionMachine(RuleBasedStateMachine):
             answer: Any = answers[index % len(answers)]
             if answer == "leave":
                 continue
+            if answer == "always" and not approval.remember:  # done before this was forked
+                with pytest.raises(InvalidDecision, match="not offered"):
+                    self.session.allow_always(approval.id)
+                assert self.app.store.approvals.get(approval.id) == approval
+                continue
             if answer == "always":
                 self.session.allow_always(approval.id)
             else:
