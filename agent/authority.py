@@ -29,8 +29,7 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 def authority_of(store: Store, session: str) -> Authority:
     """What a session may do now."""
-    record = store.sessions.get(session)
-    return Authority(tuple(record.granted), tuple(record.denied))
+    return store.sessions.authority(session)
 
 
 def change_authority(

@@ -51,9 +51,7 @@ def committed_before(
 ) -> EffectRecord | None:
     """The same call among the writes of these sessions that happened."""
     found = (
-        effect
-        for session in sessions
-        for effect in store.ledger.list(session=session, state="committed", limit=None)
+        effect for session in sessions for effect in store.ledger.committed(session, tool.name)
     )
     return _first(found, tool, args)
 
@@ -66,8 +64,7 @@ def known_since(
     found = (
         effect
         for session in sessions
-        for effect in store.ledger.list(session=session, state="committed", limit=None)
-        if effect.started_at < moment < (effect.ended_at or "")
+        for effect in store.ledger.committed_since(session, tool.name, moment)
     )
     return _first(found, tool, args)
 

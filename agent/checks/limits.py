@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from agent.errors import LimitReached
 from agent.provenance import NOTE
@@ -18,7 +18,7 @@ __all__ = ["NOTE", "begins_turn", "check_steps", "steps_taken", "turn_number"]
 
 def begins_turn(message: BaseMessage) -> bool:
     """Whether a message is a user's own."""
-    return isinstance(message, HumanMessage) and not message.additional_kwargs.get(NOTE)
+    return message.type == "human" and not message.additional_kwargs.get(NOTE)
 
 
 def steps_taken(messages: Sequence[BaseMessage]) -> int:

@@ -26,20 +26,28 @@ def labels_in(message: ToolMessage, tool: BaseTool) -> set[str]:
     An error may be the harness's own words, which label nothing. What an open-world tool said
     stands between marks, and counts as a result.
     """
-    if message.status == "success" or opening(tool.name) in str(message.content):
-        return labels_of(tool)
-    return set()
+    return labels_of(tool) if _counts(message, tool.name) else set()
+
+
+def _counts(message: ToolMessage, tool: str) -> bool:
+    return message.status == "success" or opening(tool) in str(message.content)
 
 
 def labels_of_results(messages: Iterable[BaseMessage], tools: Mapping[str, BaseTool]) -> set[str]:
     """The labels that all results among these messages give; of unknown tools, none."""
     found: set[str] = set()
-    for message in messages:
-        if attached_to(message):
-            found |= {"untrusted", "private"}
-        tool = tools.get(getattr(message, "name", None) or "") if message.type == "tool" else None
-        if tool is not None:
-            found |= labels_in(cast("ToolMessage", message), tool)
+    adding: dict[str | None, bool] = {}
+    """By the name of a tool, whether its results give a label that is not there yet."""
+    for message in messages:  # of a whole session, before every call
+        if message.type == "human" and attached_to(message):
+            return {"untrusted", "private"}
+        if message.type != "tool" or not adding.get(message.name, True):
+            continue
+        tool = tools.get(message.name or "")
+        labels = labels_of(tool) if tool is not None else set()
+        if not labels <= found and _counts(cast("ToolMessage", message), message.name or ""):
+            found |= labels
+        adding[message.name] = not labels <= found
     return found
 
 

@@ -89,6 +89,21 @@ _OPEN_WRITES = Statement(
     )
     .order_by(effects.c.n)
 )
+_OF_TOOL = (
+    select(effects)
+    .where(
+        effects.c.session == bindparam("session"),
+        effects.c.tool == bindparam("tool"),
+        effects.c.state == "committed",
+    )
+    .order_by(effects.c.n.desc())
+)
+_COMMITTED = Statement(_OF_TOOL)
+_COMMITTED_SINCE = Statement(
+    _OF_TOOL.where(
+        effects.c.started_at < bindparam("moment"), effects.c.ended_at > bindparam("moment")
+    )
+)
 _UNDOING = Statement(select(effects).where(effects.c.undoes == bindparam("undoes")))
 _RULE_IN_FORCE = Statement(
     select(rules).where(
@@ -362,6 +377,14 @@ class Ledger:
         """The effect that compensates this one, or may; ``None`` when none does."""
         undoing = [effect for effect in self._all(_UNDOING, undoes=id) if effect.state != "failed"]
         return undoing[0] if undoing else None
+
+    def committed(self, session: str, tool: str) -> EffectList:
+        """The writes of a tool that happened, the one begun last first."""
+        return self._all(_COMMITTED, session=session, tool=tool)
+
+    def committed_since(self, session: str, tool: str, moment: str) -> EffectList:
+        """Those which had begun at a moment, and ended or were settled after it."""
+        return self._all(_COMMITTED_SINCE, session=session, tool=tool, moment=moment)
 
     def open_doubts(self, session: str) -> EffectList:
         """The writes of a session that may have happened, in the order in which they began."""

@@ -57,6 +57,11 @@ _NEWEST = (
 )
 _NEWEST_ALL = Statement(_NEWEST)
 _LOOKUP = Lookup(_READ, sessions.c.id, "session")
+_AUTHORITY = Statement(
+    select(sessions.c.granted, sessions.c.denied).where(
+        sessions.c.id == bindparam("id"), sessions.c.deleted_at.is_(None)
+    )
+)
 # What a session is allowed and told to do: a change of these is worth an entry in the trail.
 _WATCHED = ("model", "tools", "workspace", "granted", "denied", "policy", "labels", "modes")
 _CHANGEABLE = frozenset({"state", "title", "tokens", "cost", "turn", "error", *_WATCHED})
@@ -160,6 +165,18 @@ class Sessions:
                 missing=lambda: _missing(conn, id_or_unique_prefix),
             )
         return _record(row, self._db.home)
+
+    def authority(self, id: str) -> Authority:
+        """What a session may do, as it is read before every call.
+
+        Raises:
+            NotFound: There is no such session, or it was deleted.
+        """
+        with self._db.read() as conn:
+            row = _AUTHORITY.one(conn, id=id)
+            if row is None:
+                raise _missing(conn, id)
+        return Authority(tuple(row["granted"]), tuple(row["denied"]))
 
     def parent_of(self, id: str) -> str | None:
         """The session that this one is a fork of, also when either has been deleted since."""
