@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 import prompts
-from agent.checks.limits import begins_turn
+from agent.checks.limits import turn_starts
 from agent.errors import UsageError
 from agent.receipt import (
     build_receipt,
@@ -37,7 +37,7 @@ def branch(messages: Sequence[BaseMessage], source: str, at: int | None) -> list
     Raises:
         UsageError: There is no such turn; those that there are are listed.
     """
-    starts = [index for index, message in enumerate(messages) if begins_turn(message)]
+    starts = turn_starts(messages)
     if not starts:
         raise UsageError(f"{source} has no messages yet, so there is nothing to fork.")
     if at is None or at == len(starts):

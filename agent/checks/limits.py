@@ -13,27 +13,32 @@ from langchain_core.messages import AIMessage, BaseMessage
 from agent.errors import LimitReached
 from agent.provenance import NOTE
 
-__all__ = ["NOTE", "begins_turn", "check_steps", "steps_taken", "turn_number"]
+__all__ = ["NOTE", "check_steps", "last_turn", "steps_taken", "turn_number", "turn_starts"]
 
 
-def begins_turn(message: BaseMessage) -> bool:
-    """Whether a message is a user's own."""
-    return message.type == "human" and not message.additional_kwargs.get(NOTE)
+def turn_starts(messages: Sequence[BaseMessage]) -> list[int]:
+    """Where the turns begin: the places of the user's own messages."""
+    return [
+        place
+        for place, message in enumerate(messages)
+        if message.type == "human" and not message.additional_kwargs.get(NOTE)
+    ]
+
+
+def last_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """The messages from the user's last own one on; none where there is no such message."""
+    starts = turn_starts(messages)
+    return messages[starts[-1] :] if starts else []
 
 
 def steps_taken(messages: Sequence[BaseMessage]) -> int:
     """Model calls since the user's last message."""
-    steps = 0
-    for message in reversed(messages):
-        if begins_turn(message):
-            break
-        steps += isinstance(message, AIMessage)
-    return steps
+    return sum(isinstance(message, AIMessage) for message in last_turn(messages))
 
 
 def turn_number(messages: Sequence[BaseMessage]) -> int:
     """How many messages the user has sent: the number of the turn they belong to."""
-    return sum(begins_turn(message) for message in messages)
+    return len(turn_starts(messages))
 
 
 def check_steps(messages: Sequence[BaseMessage], limit: int) -> None:

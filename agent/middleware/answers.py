@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 import prompts
-from agent.checks.limits import begins_turn, steps_taken
+from agent.checks.limits import steps_taken, turn_starts
 from agent.evidence import ask, evidence_in, in_short
 from agent.provenance import ORDERED, REFUSED, users_words
 from agent.safe_text import one_line, shorten
@@ -57,13 +57,12 @@ def checks_due(
     words that end an ordered turn are the harness's.
     """
     checks: dict[int, tuple[AnswerCheck, str]] = {}
-    called = False
     for turn in _turns(messages):
-        for message in turn:
-            called = called or isinstance(message, ToolMessage)
-            tool = tools.get(message.name or "") if isinstance(message, ToolMessage) else None
+        called = [message.name or "" for message in turn if isinstance(message, ToolMessage)]
+        for name in dict.fromkeys(called):
+            tool = tools.get(name)
             if tool is not None and (check := contract_of(tool).answers) is not None:
-                checks.setdefault(id(check), (check, tool.name))
+                checks.setdefault(id(check), (check, name))
         is_ordered = bool(turn) and turn[0].additional_kwargs.get(ORDERED)
         if called or is_ordered:
             return [] if is_ordered else list(checks.values())
@@ -73,10 +72,9 @@ def checks_due(
 def _turns(messages: Sequence[BaseMessage]) -> Iterator[Sequence[BaseMessage]]:
     """The turns, the last one first."""
     end = len(messages)
-    for start in range(len(messages) - 1, -1, -1):
-        if begins_turn(messages[start]):
-            yield messages[start:end]
-            end = start
+    for start in reversed(turn_starts(messages)):
+        yield messages[start:end]
+        end = start
 
 
 async def judge_answer(

@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 
-from agent.checks.limits import begins_turn
 from agent.middleware.state import AgentContext
 from agent.models.choosing import ask_for_tools
 from agent.provenance import ORDERED, users_words
@@ -24,18 +23,17 @@ CHOSEN = "sayso_chosen"
 """Key, in a turn's first reply, of the names of the tools that the turn may call."""
 
 
-def chosen_in(messages: Sequence[BaseMessage]) -> frozenset[str] | None:
-    """The tools that the last turn was frozen to; ``None`` where it is not, or not yet."""
-    for message in _last_turn(messages):
+def chosen_in(turn: Sequence[BaseMessage]) -> frozenset[str] | None:
+    """The tools that a turn was frozen to; ``None`` where it is not, or not yet."""
+    for message in turn:
         if isinstance(message, AIMessage):
             names = message.additional_kwargs.get(CHOSEN)
             return None if names is None else frozenset(names)
     return None
 
 
-def is_to_choose(messages: Sequence[BaseMessage]) -> bool:
+def is_to_choose(turn: Sequence[BaseMessage]) -> bool:
     """Whether a turn begins, and not with a call that the user ordered."""
-    turn = _last_turn(messages)
     if any(isinstance(message, AIMessage) for message in turn):
         return False
     return not any(message.additional_kwargs.get(ORDERED) for message in turn)
@@ -54,11 +52,6 @@ async def choose_tools(
     """
     does = {name: _in_short(tool) for name, tool in tools.items()}
     return await ask_for_tools(request.model, does, users_words(request.state["messages"]))
-
-
-def _last_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    start = max((i for i, message in enumerate(messages) if begins_turn(message)), default=0)
-    return messages[start:]
 
 
 def _in_short(tool: BaseTool) -> str:

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool
 
 import prompts
 from agent.checks.arguments import ArgumentsError, normalise
-from agent.checks.limits import begins_turn
+from agent.checks.limits import last_turn
 from agent.evidence import unmet
 from agent.middleware.state import UNDOES, Recording
 from agent.provenance import ORDERED
@@ -28,11 +28,11 @@ async def reply_to_order(
     messages: Sequence[BaseMessage], tools: Mapping[str, BaseTool], recording: Recording | None
 ) -> AIMessage | None:
     """The next reply of a turn that was ordered; ``None`` where the model has to be asked."""
-    start = max((i for i, message in enumerate(messages) if begins_turn(message)), default=None)
-    order = messages[start].additional_kwargs.get(ORDERED) if start is not None else None
+    turn = last_turn(messages)
+    order = turn[0].additional_kwargs.get(ORDERED) if turn else None
     if order is None:
         return None
-    replies = [message for message in messages[start:] if isinstance(message, AIMessage)]
+    replies = [message for message in turn if isinstance(message, AIMessage)]
     proposed = next((reply for reply in replies if UNDOES in reply.additional_kwargs), None)
     if proposed is None:
         read = None if replies else await _read_first(order, tools, messages)

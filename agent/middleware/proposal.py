@@ -30,7 +30,7 @@ from langgraph.types import Command
 import prompts
 from agent.canonical import canonical_json, check_plain
 from agent.checks.arguments import ArgumentsError, normalise
-from agent.checks.limits import NOTE, check_steps, turn_number
+from agent.checks.limits import NOTE, check_steps, last_turn, turn_number
 from agent.errors import ModelUnavailable
 from agent.middleware.answers import MARKED, judge_answer
 from agent.middleware.freeze import CHOSEN, choose_tools, chosen_in, is_to_choose
@@ -97,8 +97,9 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         check_steps(messages, context.max_steps)
         tools = {tool.name: tool for tool in request.tools if isinstance(tool, BaseTool)}
         reply = await reply_to_order(messages, tools, context.recording)
-        chosen = chosen_in(messages)
-        is_first, usage = context.freeze and is_to_choose(messages), None
+        turn = last_turn(messages)
+        chosen = chosen_in(turn)
+        is_first, usage = context.freeze and is_to_choose(turn), None
         try:
             if is_first:
                 chosen, usage = await choose_tools(request, tools)
@@ -116,8 +117,8 @@ class ProposalMiddleware(AgentMiddleware[SaysoState, AgentContext]):
                 proposal.reply.usage_metadata = add_usage(proposal.reply.usage_metadata, usage)
             proposal.events.insert(0, ("turn.tools", {"tools": sorted(chosen)}))
         if context.recording is not None and proposal.events:
-            turn = turn_number(request.state["messages"])
-            events = [(kind, {"turn": turn, **data}) for kind, data in proposal.events]
+            number = turn_number(request.state["messages"])
+            events = [(kind, {"turn": number, **data}) for kind, data in proposal.events]
             context.recording.note(*events)
         return ExtendedModelResponse(
             ModelResponse(result=[proposal.reply]), Command(update=proposal.update())

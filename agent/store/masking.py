@@ -22,6 +22,7 @@ from agent.store.named_secrets import (
     free_name,
     masked_by_name,
     masked_fields,
+    may_name_a_secret,
     names_a_secret,
 )
 
@@ -136,7 +137,7 @@ class Masks:
         # A mark is taken as a whole, lest a secret that is a word of it be found in there.
         self._own = re.compile("|".join(map(re.escape, [*own, *MARKS])))
 
-    def json(self, data: Mapping[str, Any], about: Iterable[Any] = ()) -> str:
+    def json(self, data: Mapping[str, Any], about: Sequence[Any] = ()) -> str:
         """The canonical JSON of the data, masked.
 
         Args:
@@ -146,19 +147,28 @@ class Masks:
         Raises:
             ValueError, TypeError: It is not JSON.
         """
-        named = masked_by_name(data)
-        if secrets := NamedSecrets(data, *about):
-            named = {
-                key: item if key in OURS else secrets.masked_in(item, self._own)
-                for key, item in named.items()
-            }
-        text = canonical_json(named)
+        text = canonical_json(data)
+        is_named = any(map(may_name_a_secret, (text, *map(canonical_json, about))))
+        named = self._without_named(data, about) if is_named else data
+        if is_named:
+            text = canonical_json(named)
         found = [shape.masked for shape in SHAPES if shape.start.search(text)]
         if any(spelling in text for spelling in self._spellings):
             found.insert(0, self._without_own)
-        if names_a_secret(text):
+        if (is_named or found) and names_a_secret(text):
             found.append(masked_fields)
         return canonical_json(_masked_texts(named, found)) if found else text
+
+    def _without_named(self, data: Mapping[str, Any], about: Sequence[Any]) -> dict[str, Any]:
+        """A copy without the secrets that it names, and the same values wherever it says them."""
+        named: dict[str, Any] = masked_by_name(data)
+        secrets = NamedSecrets(data, *about)
+        if not secrets:
+            return named
+        return {
+            key: item if key in OURS else secrets.masked_in(item, self._own)
+            for key, item in named.items()
+        }
 
     def text(self, text: str) -> str:
         """The text with a mark in place of everything that has a secret's value, shape or name."""
@@ -173,7 +183,7 @@ def _masked_texts(value: Any, masks: Sequence[Mask]) -> Any:
     """A copy with every text masked, keys too; what belongs to a masked key is ``MASK``."""
     if isinstance(value, str):
         return _through(masks, value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_masked_texts(item, masks) for item in value]
     if not isinstance(value, dict):
         return value

@@ -45,13 +45,13 @@ _SECRET_WHOLE = frozenset({"pwd", "pass", "auth", "pin", "otp", "cvv", "cvc", "x
 _NAMES = frozenset({"name", "key", "header", "field"})
 _VALUES = frozenset({"value", "values", "val"})
 _LONGEST_NAME = 64
-_SEPARATORS = re.compile(r"[^a-z0-9]")
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 @lru_cache(maxsize=1024)
 def looks_secret(name: str) -> bool:
     """Whether a field of this name (any case, any separators) is taken to hold a secret."""
-    plain = _SEPARATORS.sub("", name.lower())
+    plain = _squeezed(name)
     return plain in _SECRET_WHOLE or _SECRET.search(plain) is not None
 
 
@@ -329,6 +329,23 @@ BARE = re.compile(rf"[^{_PLAIN}]{{4,}}+")
 NO_PROSE = re.compile(rf"(?=[^{_PLAIN}\d]{{0,40}}+\d)[^{_PLAIN}]{{6,}}+")
 BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"?|'(?:[^'\\]++|\\.)*+'?|[{}\[\]]", re.DOTALL)
 _NO_VALUES = frozenset({"true", "false", "null", "none", "undefined"})
+
+
+# What every secret-looking name has in it, without case and separators.
+_CORE = re.compile(
+    "pass|pwd|secret|credential|auth|cookie|bearer|apikey|accesskey|privatekey|signingkey"
+    "|encryptionkey|connectionstring|token|jwt|pin|otp|cvv|cvc"
+)
+
+
+def may_name_a_secret(json_text: str) -> bool:
+    """A look at canonical JSON that is sure where it says no: no name in it looks secret, in no
+    text of it either. An escape may hide a letter."""
+    return "\\" in json_text or _CORE.search(_squeezed(json_text)) is not None
+
+
+def _squeezed(text: str) -> str:
+    return _SEPARATORS.sub("", text.lower())
 
 
 def names_a_secret(text: str) -> bool:

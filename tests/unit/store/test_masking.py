@@ -31,6 +31,8 @@ from agent.store.named_secrets import (
     SCHEME,
     looks_secret,
     masked_by_name,
+    masked_fields,
+    may_name_a_secret,
     without_secrets,
 )
 from agent.store.safeguards import Safeguards
@@ -321,6 +323,30 @@ def test_the_cheap_look_at_an_entry_misses_nothing(data: dict[str, Any]) -> None
 
     kept = json.loads(masks.json(data))
     assert all(masks.text(text) == text for text in all_texts(kept))
+
+
+PARTS_OF_NAMES = [
+    *("pass", "word", "PW", "d", "api", "Key", "to", "ken", "s", "se", "cret", "j", "wt"),
+    *("p", "in", "coo", "kie", "au", "th", "or", "x", "7"),
+    *("_", "-", " ", ".", "\u00b7", "\u212a", "\n", '"'),
+]
+NAME = st.lists(st.sampled_from(PARTS_OF_NAMES), min_size=1, max_size=5).map("".join)
+
+
+@given(st.lists(st.tuples(NAME, st.sampled_from(["A1", "x=1", "lamp 77 lamp"])), max_size=3))
+@example([("to\u212aen", "sunday-9-lamps")])
+@example([("pa\u00b7ss", "sunday-9-lamps")])
+@example([("pin", "771177")])
+def test_where_nothing_may_be_named_secret_nothing_is(fields: list[tuple[str, str]]) -> None:
+    data = {"args": dict(fields), "said": [f"{name}={value}" for name, value in fields]}
+    if not may_name_a_secret(canonical_json(data)):
+        assert without_secrets(data) == data
+        assert masked_fields(canonical_json(data)) == canonical_json(data)
+        assert not any(looks_secret(name) for name, _ in fields)
+
+
+def test_the_entries_of_most_calls_name_nothing_secret() -> None:
+    assert not may_name_a_secret('{"args":{"order_id":"A1"},"idempotency_key":"sayso-7f"}')
 
 
 def test_every_mark_as_a_name_looks_secret() -> None:
