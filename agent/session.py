@@ -402,7 +402,8 @@ class AgentSession:
             StoreError: It still cannot be; nothing was lost.
         """
         if self._context.recording is not None:
-            self._context.recording.under_way.record_kept()
+            recording = self._context.recording
+            recording.under_way.record_kept(recording.line)
 
     def _unrecorded(self) -> list[str]:
         """What is known of writes that could not be recorded, and what to do."""

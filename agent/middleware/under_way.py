@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ class WritesUnderWay:
         self._keys: dict[str, _Key] = {}
         self._effects: dict[str, set[Body]] = {}
         self._sessions: dict[str, set[Body]] = {}
-        self._kept: dict[tuple[str, int], Callable[[], object]] = {}
+        self._kept: dict[tuple[str, str, int], Callable[[], object]] = {}
 
     @asynccontextmanager
     async def turn(self, key: str, seconds: float) -> AsyncIterator[None]:
@@ -79,27 +79,38 @@ class WritesUnderWay:
 
         body.add_done_callback(ended)
 
-    def keep(self, effect: str, attempt: int, record: Callable[[], object]) -> None:
+    def keep(self, session: str, effect: str, attempt: int, record: Callable[[], object]) -> None:
         """Keep how an attempt of a write ended, which could not be recorded: nobody else knows."""
-        self._kept[effect, attempt] = record
+        self._kept[session, effect, attempt] = record
 
-    def record_kept(self) -> None:
+    def record_kept(self, sessions: Collection[str]) -> None:
         """Record what was kept, before anybody begins, asks or says anything more.
 
+        Args:
+            sessions: Those that must not go on without it; what was kept of others is no reason.
+
         Raises:
-            StoreError: It still cannot be; it is kept.
+            StoreError: Something of theirs still cannot be recorded; it is kept.
         """
+        missing: StoreError | None = None
         for about, record in list(self._kept.items()):
-            with suppress(NotFound):  # its session was deleted
-                record()
-            del self._kept[about]
+            try:
+                with suppress(NotFound):  # its session was deleted
+                    record()
+                del self._kept[about]
+            except StoreError as error:
+                if about[0] in sessions:
+                    missing = missing or error
+        if missing is not None:
+            raise missing
 
     def close(self) -> None:
         """Record what was kept, for the last time."""
         try:
-            self.record_kept()
+            self.record_kept({session for session, _, _ in self._kept})
         except StoreError as error:
-            log.warning("what %s came to was not recorded: %s", sorted(self._kept), error)
+            left = sorted(effect for _, effect, _ in self._kept)
+            log.warning("what %s came to was not recorded: %s", ", ".join(left), error)
 
     def is_free(self, key: str) -> bool:
         """Whether no body of this conflict key runs; it stays so until its turn ends."""

@@ -416,7 +416,8 @@ class _Attempt:
             try:
                 return record()
             except StoreError:
-                recording.under_way.keep(self.effect.id, self.effect.attempts, record)
+                effect = self.effect
+                recording.under_way.keep(effect.session, effect.id, effect.attempts, record)
                 raise
 
     def _judge(self, outcome: Any, started: Entry) -> tuple[Any, ToolMessage, str, Finding | None]:
