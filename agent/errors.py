@@ -8,7 +8,8 @@
     │   ├── CannotUndo            a write that cannot be compensated, and why
     │   ├── ToolMissing           an open call needs a tool that is not loaded here
     │   ├── UntrustedFolder       a file of the current folder waits for confirmation
-    │   └── InvalidPolicy         a policy file that cannot be used; lists each fault with its place
+    │   ├── InvalidPolicy         a policy file that cannot be used; lists each fault with its place
+    │   └── InvalidFile           a file of cases or tasks that cannot be used; the same
     ├── StoreError                the database cannot be used
     │   └── SchemaTooNew          written by a newer program                  (exit 2)
     ├── DecisionError             an answer that cannot be applied; nothing was changed
@@ -98,6 +99,18 @@ class InvalidPolicy(UsageError):
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
         super().__init__("The policy cannot be used, so nothing was done:\n" + "\n".join(faults))
+
+
+class InvalidFile(UsageError):
+    """A file that a person wrote for a suite is wrong, so nothing was run.
+
+    Args:
+        faults: One line each: ``retail.yaml:12: what is wrong``.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("Nothing was run:\n" + "\n".join(faults))
 
 
 class StoreError(SaysoError):

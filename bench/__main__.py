@@ -12,7 +12,7 @@ import argparse
 import json
 from dataclasses import dataclass
 
-from bench import inbox, mcp, policy, startup, steps
+from bench import calls, inbox, mcp, policy, startup, steps
 from bench.figures import as_json
 
 
@@ -69,12 +69,14 @@ def main() -> None:
     stores = inbox.compare(effort.sessions, effort.store_rounds)
     servers = mcp.compare(effort.server_rounds, effort.calls)
     verdicts = policy.compare(effort.verdicts)
+    scoring = calls.compare(effort.verdicts)
     if options.json:
         found = {
             "steps": {"rounds": rounds, "figures": as_json(steps.figures(rounds))},
             "startup": as_json(starting),
             "mcp": as_json(servers),
             "policy": as_json(verdicts),
+            "calls": as_json(scoring),
             "inbox": {name: as_json(figures) for name, figures in stores.items()},
         }
         print(json.dumps(found, indent=2))
@@ -85,6 +87,7 @@ def main() -> None:
             inbox.report(stores),
             mcp.report(servers),
             policy.report(verdicts),
+            calls.report(scoring),
         )
         print("\n\n".join(tables))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.cli.eval_calls import calls
 from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import answer, answer_json, answer_table, only_answers, say
 
@@ -28,6 +29,9 @@ app = typer.Typer(
 @app.callback()
 def _group() -> None:
     """Suites that measure what is promised; no key and no network is needed."""
+
+
+app.command("calls", cls=PlainCommand)(calls)
 
 
 @app.command("injection", cls=PlainCommand)
