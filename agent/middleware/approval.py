@@ -6,6 +6,7 @@ sure that what comes of it is what the store recorded, not what the graph was to
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -69,10 +70,21 @@ class ApprovalMiddleware(HumanInTheLoopMiddleware[SaysoState, Any, Any]):
             pause(request, _why(request.tool_call, request.state), self._forms[tool])
             return
         try:
-            await super().awrap_tool_call(request, _runs_nothing)
+            await super().awrap_tool_call(_publishable(request), _runs_nothing)
         except GraphInterrupt as pausing:
             self._forms[tool] = pausing.args[0][0].response_schema
             raise
+
+
+def _publishable(request: ToolCallRequest) -> ToolCallRequest:
+    """The request without its tool where the tool's schema has references.
+
+    LangChain puts the schema into the form as it is, where they point to nothing, and fails. The
+    form then says of the arguments only that they are an object.
+    """
+    schema = request.tool.args_schema if request.tool is not None else None
+    refers = isinstance(schema, dict) and '"$ref"' in json.dumps(schema, default=str)
+    return request.override(tool=None) if refers else request
 
 
 def must_ask(request: ToolCallRequest) -> bool:

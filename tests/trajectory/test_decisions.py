@@ -222,6 +222,37 @@ async def test_an_edit_of_a_tool_with_a_foreign_schema_is_checked_just_the_same(
     assert ran == [{"count": 7}]
 
 
+async def test_a_tool_whose_schema_refers_to_its_own_parts_is_asked_about(tmp_path: Path) -> None:
+    """LangChain's form for answers cannot hold such a schema, and raises."""
+    ran: list[dict[str, Any]] = []
+
+    async def book(**args: Any) -> str:
+        ran.append(args)
+        return "ok"
+
+    tool = StructuredTool(
+        name="book",
+        description="A tool that came over MCP.",
+        coroutine=book,
+        args_schema={
+            "type": "object",
+            "properties": {"flights": {"type": "array", "items": {"$ref": "#/$defs/flight"}}},
+            "required": ["flights"],
+            "$defs": {"flight": {"type": "object", "properties": {"number": {"type": "string"}}}},
+        },
+    )
+    flights = {"flights": [{"number": "HAT1"}]}
+    async with session(tmp_path, [calls(("book", flights)), "Done."], tools=[tool]) as (_, opened):
+        await converse(opened, "go", stays_silent)
+        (approval,) = opened.pending()
+        assert approval.args == flights
+        with pytest.raises(InvalidDecision):
+            opened.decide(approval.id, Decision("edit", args={"flights": [{"number": 1}]}))
+        opened.decide(approval.id, Decision("approve"))
+        await _resumed(opened)
+    assert ran == [flights]
+
+
 async def test_an_answer_takes_the_place_of_the_call_and_nothing_runs(tmp_path: Path) -> None:
     steps = [reads("A1"), calls(cancel(tmp_path, "A1"), ids=["a"]), "I see."]
     async with session(tmp_path, steps) as (app, opened):
