@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -84,7 +85,7 @@ def _publishable(request: ToolCallRequest) -> ToolCallRequest:
     """
     schema = request.tool.args_schema if request.tool is not None else None
     refers = isinstance(schema, dict) and '"$ref"' in json.dumps(schema, default=str)
-    return request.override(tool=None) if refers else request
+    return replace(request, tool=None) if refers else request
 
 
 def must_ask(request: ToolCallRequest) -> bool:
