@@ -20,7 +20,7 @@ STAMP := $(VENV)/.installed
 LOCKER := build/lock
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test crash lint lock bench evals slice interop docs clean
+.PHONY: help chat test crash lint lock bench evals slice replays interop docs clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,11 @@ evals: $(EVALS)/.installed ## run the injection suites; INJECAGENT=PATH for Inje
 slice: $(EVALS)/.installed ## run as much of them as the whole check does, and hold its bounds
 	$(EVALS)/bin/sayso eval injection --suite own --suite agentdojo --part workspace --part slack \
 	  --defence none --defence approval --expect .ci/injection.toml $(ARGS)
+
+replays: $(EVALS)/.installed ## replay the right answers of τ²-bench and of BFCL through the gate
+	$(EVALS)/bin/sayso eval calls --suite bfcl
+	$(EVALS)/bin/sayso eval tau2 $(ARGS)
+	$(EVALS)/bin/sayso eval multi-turn $(ARGS)
 
 interop: $(STAMP) $(INTEROP)/.installed ## try our MCP host and servers against those of others
 	INTEROP="$(abspath $(INTEROP))" $(BIN)/python -m pytest interop $(ARGS)

@@ -112,6 +112,10 @@ class InvalidFile(UsageError):
         self.faults = tuple(faults)
         super().__init__("Nothing was run:\n" + "\n".join(faults))
 
+    def __reduce__(self) -> tuple[type[InvalidFile], tuple[Sequence[str]]]:
+        """As it comes back from another process."""
+        return InvalidFile, (self.faults,)
+
 
 class StoreError(SaysoError):
     """The database cannot be opened, read or written."""

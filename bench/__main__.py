@@ -12,14 +12,14 @@ import argparse
 import json
 from dataclasses import dataclass
 
-from bench import calls, inbox, mcp, policy, startup, steps
+from bench import calls, inbox, mcp, policy, startup, steps, trajectories
 from bench.figures import as_json
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is done: rounds of each bench, steps of a session, sessions in the store, calls of
-    an MCP server in a round, verdicts."""
+    an MCP server in a round, verdicts, trajectories."""
 
     step_rounds: int
     steps: int
@@ -29,6 +29,7 @@ class Effort:
     server_rounds: int
     calls: int
     verdicts: int
+    trajectories: int
 
 
 LONG = Effort(
@@ -40,6 +41,7 @@ LONG = Effort(
     server_rounds=9,
     calls=200,
     verdicts=50,
+    trajectories=1_000,
 )
 SHORT = Effort(
     step_rounds=1,
@@ -50,6 +52,7 @@ SHORT = Effort(
     server_rounds=3,
     calls=50,
     verdicts=10,
+    trajectories=50,
 )
 
 
@@ -70,6 +73,7 @@ def main() -> None:
     servers = mcp.compare(effort.server_rounds, effort.calls)
     verdicts = policy.compare(effort.verdicts)
     scoring = calls.compare(effort.verdicts)
+    runs = trajectories.compare(effort.trajectories)
     if options.json:
         found = {
             "steps": {"rounds": rounds, "figures": as_json(steps.figures(rounds))},
@@ -77,6 +81,7 @@ def main() -> None:
             "mcp": as_json(servers),
             "policy": as_json(verdicts),
             "calls": as_json(scoring),
+            "trajectories": as_json(runs),
             "inbox": {name: as_json(figures) for name, figures in stores.items()},
         }
         print(json.dumps(found, indent=2))
@@ -88,6 +93,7 @@ def main() -> None:
             mcp.report(servers),
             policy.report(verdicts),
             calls.report(scoring),
+            trajectories.report(runs),
         )
         print("\n\n".join(tables))
 

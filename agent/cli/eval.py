@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.eval_calls import calls
+from agent.cli.eval_replays import multi_turn, tau2
+from agent.cli.eval_report import report
+from agent.cli.eval_tasks import tasks
 from agent.cli.help import PlainCommand, PlainGroup
 from agent.cli.output import answer, answer_json, answer_table, only_answers, say
 
@@ -32,6 +35,10 @@ def _group() -> None:
 
 
 app.command("calls", cls=PlainCommand)(calls)
+app.command("tasks", cls=PlainCommand)(tasks)
+app.command("report", cls=PlainCommand)(report)
+app.command("tau2", cls=PlainCommand)(tau2)
+app.command("multi-turn", cls=PlainCommand)(multi_turn)
 
 
 @app.command("injection", cls=PlainCommand)

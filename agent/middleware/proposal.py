@@ -186,11 +186,11 @@ async def _admit(proposal: Proposal, tool: BaseTool, call: ToolCall, judge_call:
         _refuse(proposal, call, why, kind="call.denied" if ordered else "call.refused")
         return call
     event: dict[str, Any] = {
-        "message": proposal.reply.id,
+        **{"told" if name == "message" else name: value for name, value in verdict.items()},
+        "message": proposal.reply.id,  # which reply it is of; a rule's own words are another thing
         "call": call["id"],
         "tool": tool.name,
         "args": normalised.args,
-        **verdict,
     }
     proposal.verdicts[call["id"] or ""] = verdict
     if denied:

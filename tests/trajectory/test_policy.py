@@ -102,6 +102,9 @@ async def test_a_denial_holds_whoever_would_approve_and_the_model_reads_its_mess
             "project/never C2",
             "C2 is in court.",
         )
+        reply = (await opened.history())[-3]  # then its error, and the answer
+        assert (denied.data["message"], denied.data["call"]) == (reply.id, "x")
+        assert denied.data["told"] == "Say that the legal team answers."
         assert trajectory.done.exit == 5
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.store import Store
-from bench import calls, inbox, mcp, policy, startup, steps
+from bench import inbox, mcp, policy, startup, steps
 from bench.figures import Figure, as_json, middle, ratio, table
 from bench.worlds import fill
 
@@ -102,7 +102,16 @@ def test_starting_is_measured_with_the_prompt_of_the_chat() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bench", "bench.steps", "bench.startup", "bench.inbox", "bench.policy", "bench.calls"]
+    "name",
+    [
+        "bench",
+        "bench.steps",
+        "bench.startup",
+        "bench.inbox",
+        "bench.policy",
+        "bench.calls",
+        "bench.trajectories",
+    ],
 )
 def test_each_says_how_it_is_used(name: str) -> None:
     ended = subprocess.run(

@@ -129,8 +129,10 @@ class _AnyModel(dict[str, Any]):
 
 def _of_part(data: Path, part: str) -> Iterator[Entry]:
     name = f"BFCL_v4_{part}.json"
-    answers = {one["id"]: one["ground_truth"] for one in _lines(data / "possible_answer" / name)}
-    for one in _lines(data / name):
+    answers = {
+        one["id"]: one["ground_truth"] for one in read_lines(data / "possible_answer" / name)
+    }
+    for one in read_lines(data / name):
         if one["id"] not in answers:
             raise UsageError(f"{name} has a case {one['id']} without an answer")
         answer = answers[one["id"]]
@@ -145,7 +147,12 @@ def _of_part(data: Path, part: str) -> Iterator[Entry]:
         yield Entry(part, case, one["function"], answer)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of one of its files, one a line.
+
+    Raises:
+        UsageError: It cannot be read; with the line.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

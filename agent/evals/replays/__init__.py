@@ -1,0 +1,1 @@
+"""Others' benchmarks, their right answers replayed through the whole harness."""
