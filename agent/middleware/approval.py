@@ -22,6 +22,7 @@ from langgraph.types import Command
 import prompts
 from agent.canonical import canonical_json
 from agent.evidence import RAN
+from agent.middleware.results import cut
 from agent.middleware.state import OpenCall, SaysoState, answer, context_of, pause
 from agent.middleware.writes import superseded
 from agent.store.records import ApprovalRecord
@@ -123,7 +124,7 @@ async def _as_recorded(
         return await handler(request)
     if record.status == "edited":
         return await _run_edited(request, handler, record)
-    text = _ANSWERS[record.status](record)
+    text = cut(_ANSWERS[record.status](record), context_of(request).result_limit)
     return answer(request, text, error=record.status != "answered")
 
 

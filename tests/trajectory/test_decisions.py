@@ -264,6 +264,18 @@ async def test_an_answer_takes_the_place_of_the_call_and_nothing_runs(tmp_path: 
         assert "answered instead" in opened.receipt().not_done[0]
 
 
+@pytest.mark.parametrize("reviewer", [Answers("long " * 9_000), Rejects("long " * 9_000)])
+async def test_what_a_person_says_at_length_is_cut_for_the_model_as_a_result_is(
+    tmp_path: Path, reviewer: Any
+) -> None:
+    steps = [reads("A1"), calls(cancel(tmp_path, "A1"), ids=["a"]), "I see."]
+    async with session(tmp_path, steps, result_limit=1000) as (app, opened):
+        trajectory = await converse(opened, "cancel A1", reviewer)
+        assert len(trajectory.results["a"]) < 1200
+        assert "long long" in trajectory.results["a"]
+        assert len(app.store.approvals.get(trajectory.asked[0].id).comment or "") == 45_000
+
+
 async def test_silence_leaves_the_session_waiting_and_nothing_happens(tmp_path: Path) -> None:
     steps = [reads("A1"), calls(cancel(tmp_path, "A1")), "Done."]
     async with session(tmp_path, steps) as (app, opened):
