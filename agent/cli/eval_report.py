@@ -60,7 +60,7 @@ def report(
         for line in github_annotations(run):
             answer(line)
     else:
-        _answer(run, found)
+        _answer(run, earlier, found)
     if _lost(run, found, at_least, no_worse):
         raise typer.Exit(1)
 
@@ -75,7 +75,8 @@ def _write(path: Path, text: str) -> None:
     say(f"Written: {path}")
 
 
-def _answer(run: Run, found: list[Change]) -> None:
+def _answer(run: Run, earlier: Run | None, found: list[Change]) -> None:
+    from agent.evals.reports.runs import BESIDE, side_by_side
     from agent.evals.tasks import report as tables
 
     answer(run.about)
@@ -83,6 +84,7 @@ def _answer(run: Run, found: list[Change]) -> None:
         (tables.HEADINGS, list(tables.reliability_rows(run.diagnoses))),
         (tables.STAGE_HEADINGS, list(tables.stage_rows(run.diagnoses))),
         (tables.FAILURE_HEADINGS, list(tables.failure_rows(run.diagnoses))),
+        (BESIDE, list(side_by_side(run, earlier)) if earlier is not None else []),
     ):
         if rows:
             answer("")

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from agent.canonical import canonical_json
 from agent.evals.reports.plots import Line, bars, curves
-from agent.evals.reports.runs import Run
+from agent.evals.reports.runs import BESIDE, Run, side_by_side
 from agent.evals.stages import STAGES
 from agent.evals.tasks.diagnosis import UNITS, Change, Diagnosis
 from agent.evals.tasks.record import CallKept, Trial
@@ -39,7 +39,7 @@ def page(run: Run, against: Run | None = None, changes: Sequence[Change] = ()) -
     body = [
         f"<h1>{_text(run.title)}</h1>",
         f'<p class="soft">{_text(run.about)}</p>',
-        *(_beside(against, changes) if against is not None else ()),
+        *(_beside(run, against, changes) if against is not None else ()),
         '<div class="plots">',
         _figure("pass^k and pass@k", _reliability(found)),
         _figure("Failures by task", _failures(found)),
@@ -78,21 +78,27 @@ def _figure(caption: str, plot: str) -> str:
 
 
 def _section(title: str, headings: Sequence[str], rows: Iterator[list[str]]) -> str:
+    table = _table(headings, rows)
+    return f"<h2>{_text(title)}</h2>{table}" if table else ""
+
+
+def _table(headings: Sequence[str], rows: Iterator[list[str]]) -> str:
     lines = ["".join(f"<td>{_text(cell)}</td>" for cell in row) for row in rows]
     if not lines:
         return ""
     head = "".join(f"<th>{_text(heading)}</th>" for heading in headings)
     cells = "".join(f"<tr>{line}</tr>" for line in lines)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
-    return f'<h2>{_text(title)}</h2><div class="scroll">{table}</div>'
+    return f'<div class="scroll">{table}</div>'
 
 
-def _beside(against: Run, changes: Sequence[Change]) -> Iterator[str]:
+def _beside(run: Run, against: Run, changes: Sequence[Change]) -> Iterator[str]:
     yield f"<h2>Beside {_text(against.title)}</h2>"
     yield f'<p class="soft">{_text(against.about)}</p><ul>'
     for change in changes:
         yield f"<li>{_text(in_words(change))}</li>"
     yield "</ul>"
+    yield _table(BESIDE, side_by_side(run, against))
     if not changes:
         yield "<p>The two have no world in common.</p>"
 

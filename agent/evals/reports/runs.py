@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
-from agent.evals.tasks.diagnosis import Change, Diagnosis, compared, diagnosed
+from agent.evals.tasks.diagnosis import Change, Cost, Diagnosis, compared, diagnosed
 from agent.evals.tasks.record import Trial
 from agent.evals.tasks.results import RunKept, read_results
 
@@ -61,3 +62,57 @@ def changes(run: Run, against: Run) -> list[Change]:
         for one in run.diagnoses
         if (one.world, one.policy_in) in before
     ]
+
+
+BESIDE = (
+    "WORLD",
+    "POLICY IN",
+    "TASK",
+    "PASSED BEFORE",
+    "NOW",
+    "STEPS BEFORE",
+    "NOW",
+    "ASKED BEFORE",
+    "NOW",
+    "",
+)
+
+
+def side_by_side(run: Run, against: Run) -> Iterator[list[str]]:
+    """Each task of an earlier run and of this one, on one line; the last cell says what changed."""
+    before = {(one.world, one.policy_in): one.by_task for one in against.diagnoses}
+    for one in run.diagnoses:
+        earlier = before.get((one.world, one.policy_in), {})
+        for task in dict.fromkeys([*earlier, *one.by_task]):
+            yield [
+                one.world,
+                one.policy_in,
+                task,
+                *_beside(earlier.get(task), one.by_task.get(task)),
+            ]
+
+
+def _beside(before: Sequence[Trial] | None, now: Sequence[Trial] | None) -> list[str]:
+    cells = []
+    for figure in (_passed, _steps, _asked):
+        cells += [figure(some) if some else "none" for some in (before, now)]
+    if not before or not now:
+        return [*cells, "new" if now else "gone"]
+    gain = _rate(now) - _rate(before)
+    return [*cells, "worse" if gain < 0 else "better" if gain > 0 else ""]
+
+
+def _rate(trials: Sequence[Trial]) -> float:
+    return fmean(trial.passed for trial in trials)
+
+
+def _passed(trials: Sequence[Trial]) -> str:
+    return f"{sum(trial.passed for trial in trials)}/{len(trials)}"
+
+
+def _steps(trials: Sequence[Trial]) -> str:
+    return f"{Cost.of(trials).steps:.1f}"
+
+
+def _asked(trials: Sequence[Trial]) -> str:
+    return f"{Cost.of(trials).asked:.2f}"

@@ -15,7 +15,7 @@ from agent.errors import InvalidFile, UsageError
 from agent.evals.reports.ci import github_annotations, junit
 from agent.evals.reports.page import page
 from agent.evals.reports.plots import Line, bars, curves
-from agent.evals.reports.runs import Run, changes, read_run
+from agent.evals.reports.runs import Run, changes, read_run, side_by_side
 from agent.evals.tasks.record import ApprovalKept, CallKept, Failure, FiguresKept, Trial, TurnKept
 from agent.evals.tasks.results import RunKept
 from agent.evals.tasks.state import Differing
@@ -159,6 +159,17 @@ def test_what_got_worse_is_said_beside_an_earlier_run() -> None:
     text = page(now, before, [change])
     assert "Beside monday: m" in text
     assert "worse: cancel" in text
+    assert "<td>cancel</td><td>4/4</td><td>3/4</td>" in text
+
+
+def test_two_runs_stand_side_by_side_task_by_task() -> None:
+    before = run_of(trial(0), trial(1), trial(0, task="gone"))
+    now = run_of(trial(0), trial(1, passed=False), trial(0, task="fresh"))
+    rows = {row[2]: row[3:] for row in side_by_side(now, before)}
+    assert rows["cancel"] == ["2/2", "1/2", "2.0", "2.0", "1.00", "1.00", "worse"]
+    assert rows["gone"] == ["1/1", "none", "2.0", "none", "1.00", "none", "gone"]
+    assert rows["fresh"][-1] == "new"
+    assert {row[2]: row[-1] for row in side_by_side(before, now)}["cancel"] == "better"
 
 
 def test_junit_has_a_case_for_each_trial() -> None:
