@@ -31,7 +31,7 @@ from agent.leases import Holdings, LeaseKeeper
 from agent.mcp.waiting import Waiting
 from agent.middleware.state import AgentContext, Recording
 from agent.middleware.under_way import WritesUnderWay
-from agent.models import build_chat_model, service_of
+from agent.models import configured_chat_model, service_of
 from agent.models.reporting import report
 from agent.policy import Policy, authority_of_new, catalogue_of
 from agent.provenance import labels_of_results
@@ -376,13 +376,7 @@ class Application:
 
     def _model(self, name: str) -> BaseChatModel:
         if name not in self.models:
-            self.models[name] = build_chat_model(
-                name,
-                openai_api_key=self.settings.openai_api_key,
-                openai_base_url=self.settings.openai_base_url,
-                timeout=self.settings.model_timeout,
-                retries=self.settings.model_retries,
-            )
+            self.models[name] = configured_chat_model(self.settings, name)
         return self.models[name]
 
     def changes(self, record: SessionRecord) -> list[str]:

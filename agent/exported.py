@@ -12,7 +12,7 @@ from typing import Any
 import prompts
 from agent.config import load_settings
 from agent.graph import build_agent
-from agent.models import build_chat_model
+from agent.models import configured_chat_model
 from agent.toolset import Places, load_tools
 
 
@@ -28,11 +28,6 @@ def _build() -> Any:
     settings = load_settings()
     places = Places.of(settings, settings.workspace, settings.database_files)
     toolset = load_tools(settings.tools, places)
-    model = build_chat_model(
-        settings.model,
-        openai_api_key=settings.openai_api_key,
-        openai_base_url=settings.openai_base_url,
-        timeout=settings.model_timeout,
-        retries=settings.model_retries,
+    return build_agent(
+        configured_chat_model(settings), toolset.tools, prompts.system_prompt(toolset.domains)
     )
-    return build_agent(model, toolset.tools, prompts.system_prompt(toolset.domains))

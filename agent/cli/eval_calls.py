@@ -96,16 +96,9 @@ def _replies(
 async def _asked(name: str, cases: Sequence[Case]) -> list[Reply]:
     from agent.config import load_settings
     from agent.evals.calls.asking import ask
-    from agent.models import build_chat_model
+    from agent.models import configured_chat_model
 
-    settings = load_settings(model=name)
-    model = build_chat_model(
-        settings.model,
-        openai_api_key=settings.openai_api_key,
-        openai_base_url=settings.openai_base_url,
-        timeout=settings.model_timeout,
-        retries=settings.model_retries,
-    )
+    model = configured_chat_model(load_settings(model=name))
     return [await ask(model, case) for case in cases]
 
 

@@ -14,10 +14,27 @@ from agent.models.errors import quote
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from agent.config import Settings
+
 OFFLINE = "offline"
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "no-key-needed"  # local servers want the header and do not look at it
 _CONNECT_SECONDS = 10.0
+
+
+def configured_chat_model(settings: Settings, name: str | None = None) -> BaseChatModel:
+    """The chat model of the settings, or one of another name with the same access and patience.
+
+    Raises:
+        UsageError: As ``build_chat_model``.
+    """
+    return build_chat_model(
+        name or settings.model,
+        openai_api_key=settings.openai_api_key,
+        openai_base_url=settings.openai_base_url,
+        timeout=settings.model_timeout,
+        retries=settings.model_retries,
+    )
 
 
 def build_chat_model(

@@ -166,21 +166,21 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _function(written: Mapping[str, Any]) -> Function:
     parameters = written["parameters"]
-    properties = {name: _schema(one) for name, one in parameters["properties"].items()}
+    properties = {name: json_schema(one) for name, one in parameters["properties"].items()}
     return Function(written["name"], properties, frozenset(parameters.get("required", ())))
 
 
-def _schema(written: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema as JSON Schema writes it; without the defaults, since the answers say what may be
-    left out."""
+def json_schema(written: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema as JSON Schema writes it, without the defaults: answers say what may be left out,
+    and some defaults are written as a text, such as "None"."""
     found = {key: value for key, value in written.items() if key in ("enum", "description")}
     kind = _TYPES.get(written.get("type", ""), written.get("type"))
     if kind is not None:
         found["type"] = kind
     if isinstance(written.get("items"), Mapping):
-        found["items"] = _schema(written["items"])
+        found["items"] = json_schema(written["items"])
     if isinstance(written.get("properties"), Mapping):
-        found["properties"] = {k: _schema(v) for k, v in written["properties"].items()}
+        found["properties"] = {k: json_schema(v) for k, v in written["properties"].items()}
     return found
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.evals.calls.bfcl import official_scorer, package, read_lines
+from agent.evals.calls.bfcl import json_schema, official_scorer, package, read_lines
 from agent.evals.calls.parsing import FormatError, calls_in
 from agent.evals.replays.foreign import Function, Refused, World, as_tool
 from agent.evals.replays.replaying import Gold, Replay, Turn
@@ -194,28 +194,12 @@ def _shown(value: Any) -> Any:
     return {key: item for key, item in inner.items() if key not in ("parent", "_parent")}
 
 
-_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
-
-
 def _schema(doc: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of its arguments as JSON Schema writes it."""
     parameters = doc["parameters"]
     return {
         "type": "object",
-        "properties": {name: _property(one) for name, one in parameters["properties"].items()},
+        "properties": {name: json_schema(one) for name, one in parameters["properties"].items()},
         "required": parameters.get("required", []),
         "additionalProperties": False,
     }
-
-
-def _property(written: Mapping[str, Any]) -> dict[str, Any]:
-    # Defaults are the function's own: some are written here as a text, such as "None".
-    found = {key: written[key] for key in ("description", "enum") if key in written}
-    kind = written.get("type", "any")
-    if (known := _TYPES.get(kind, kind)) is not None:
-        found["type"] = known
-    if isinstance(written.get("items"), Mapping):
-        found["items"] = _property(written["items"])
-    if isinstance(written.get("properties"), Mapping):
-        found["properties"] = {k: _property(v) for k, v in written["properties"].items()}
-    return found
