@@ -143,8 +143,14 @@ class Application:
 
     @cached_property
     def _holdings(self) -> Holdings:
-        seconds = self.settings.lease_seconds
-        return Holdings(self.store, self.owner, seconds, self._under_way.of_session)
+        writes = self._under_way
+        return Holdings(
+            self.store,
+            self.owner,
+            self.settings.lease_seconds,
+            writes.of_session,
+            lambda: writes.record_kept(()),
+        )
 
     async def _start_servers(self, stack: AsyncExitStack) -> None:
         from agent.mcp.host import McpHost, Surroundings

@@ -47,6 +47,9 @@ async def record_interrupts(
 ) -> list[ApprovalRecord]:
     """Give every interrupt of a paused graph its approval; a known one is only refreshed.
 
+    A call that is allowed and paused for a stop is asked about by nobody: it goes on when the
+    session does.
+
     Returns:
         The approvals, decided ones included, in the order of the calls.
 
@@ -67,6 +70,8 @@ async def record_interrupts(
             continue
         if known is not None and known.interrupt == interrupt.id:
             rows.append(known)
+            continue
+        if known is None and _only_waits(interrupt, verdicts.get(call)):
             continue
         undoes = reply.additional_kwargs.get(UNDOES) if reply else None
         tool, args = tools[interrupt.value["name"]], interrupt.value["args"]
@@ -108,6 +113,12 @@ def _doubted(
     if effect is None or (effect.state != "in_doubt" and permission is not None):
         return None
     return effect
+
+
+def _only_waits(interrupt: Interrupt, verdict: Mapping[str, Any] | None) -> bool:
+    """Whether a call that needs nobody's word paused because the session was stopped."""
+    allowed = verdict is not None and verdict["behavior"] == "allow"
+    return allowed and not _asked_by_langchain(interrupt)
 
 
 def _asked_by_langchain(interrupt: Interrupt) -> bool:

@@ -20,6 +20,7 @@
     ├── LeaseLost                 this process no longer owns the session     (exit 1)
     ├── RuleEnded                 the rule that allowed a call has ended      (told to the model)
     ├── AlreadyUndone             a write was compensated already             (told to the model)
+    ├── NothingToUndo             what it would compensate may not have happened (told to the model)
     ├── LimitReached              a limit stopped the turn: which, value, bound (exit 4)
     ├── ModelUnavailable          the provider gave up; the turn can be repeated (exit 1)
     └── McpError                  an MCP server cannot be used                (exit 1)
@@ -194,12 +195,12 @@ def owner_in_words(owner: str) -> str:
 
 
 class SessionBusy(SaysoError):
-    """Another process is working on the session."""
+    """Another process is working on the session, or it is open in this one already."""
 
     def __init__(self, session: str, owner: str) -> None:
         self.session, self.owner = session, owner
         super().__init__(
-            f"Session {session} is open in another process ({owner_in_words(owner)}). "
+            f"Session {session} is open already ({owner_in_words(owner)}). "
             "Nothing was changed. "
             "Go on there, or close it and try again."
         )
@@ -231,6 +232,15 @@ class AlreadyUndone(SaysoError):
         self.effect, self.by, self.state = effect, by, state
         word = "was undone" if state == "committed" else "may have been undone"
         super().__init__(f"{effect} {word} by {by} ({state}). Nothing was run.")
+
+
+class NothingToUndo(SaysoError):
+    """A write that was to be compensated has turned out not to be known to have happened."""
+
+    def __init__(self, effect: str, state: str) -> None:
+        self.effect, self.state = effect, state
+        word = "did not happen" if state == "failed" else "is not known any more to have happened"
+        super().__init__(f"{effect} {word} ({state}), so it was not undone. Nothing was run.")
 
 
 class LimitReached(SaysoError):

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.errors import LeaseLost, StoreError
+from agent.errors import LeaseLost, SessionBusy, StoreError
 
 if TYPE_CHECKING:
     from agent.store import Store
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("sayso")
+
+_OPEN: dict[tuple[str, str], Holdings] = {}
+"""Who in this process has a session, by the owner's text: the lease tells processes apart only."""
 
 LAST_SECONDS = 3600.0
 """How long a lease lasts that nobody can renew any more, while a write of its session runs on."""
@@ -78,12 +81,17 @@ class LeaseKeeper:
             raise
         return self._lease
 
-    async def keep(self) -> None:
-        """Renew until cancelled or lost; see :meth:`when_lost`."""
+    async def keep(self, beside: Callable[[], None] = lambda: None) -> None:
+        """Renew until cancelled or lost; see :meth:`when_lost`.
+
+        Args:
+            beside: What else is to be done from time to time, while the database can be had.
+        """
         while self._lease is not None:
             await asyncio.sleep(self._seconds / 3)
             try:
                 self.ensure(self._seconds / 2)
+                beside()
             except LeaseLost:
                 return
             except StoreError as error:  # busy for now; before a write it is renewed again
@@ -120,6 +128,7 @@ class Holdings:
     Args:
         seconds: How long a lease lasts without renewal.
         under_way: The writes of a session that run in this process.
+        record_kept: Records what could not be recorded before.
     """
 
     def __init__(
@@ -128,9 +137,10 @@ class Holdings:
         owner: Owner,
         seconds: float,
         under_way: Callable[[str], set[asyncio.Future[Any]]],
+        record_kept: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._owner, self._seconds = store, owner, seconds
-        self._under_way = under_way
+        self._under_way, self._record_kept = under_way, record_kept
         self._left: dict[str, _Left] = {}
         """The sessions that were left with a write under way."""
 
@@ -139,21 +149,49 @@ class Holdings:
         """Hold a session's lease.
 
         Raises:
-            SessionBusy: When another process holds it.
+            SessionBusy: When another process holds it, or it is open in this one already.
         """
-        keeper = LeaseKeeper(self._store, session, self._owner, self._seconds)
-        renewing = asyncio.create_task(keeper.keep())
+        name = self._owner.text, session
+        if name in _OPEN and not (_OPEN[name] is self and session in self._left):
+            raise SessionBusy(session, self._owner.text)
+        _OPEN[name] = self
+        try:
+            keeper = LeaseKeeper(self._store, session, self._owner, self._seconds)
+        except BaseException:
+            if session not in self._left:
+                del _OPEN[name]
+            raise
+        renewing = asyncio.create_task(keeper.keep(self._record_kept))
         try:
             if left := self._left.pop(session, None):  # it is had anew
                 await _end(left.renewing, left.waiting)
             yield keeper
         finally:
             if running := self._under_way(session):
-                waiting = asyncio.create_task(_give_back_after(running, keeper, renewing))
+                waiting = asyncio.create_task(self._give_back_after(running, keeper, renewing))
                 self._left[session] = _Left(keeper, renewing, waiting)
             else:
                 await _end(renewing)
-                _give_back(keeper, session)
+                self._give_back(keeper, session)
+
+    def _give_back(self, keeper: LeaseKeeper, session: str) -> None:
+        try:
+            keeper.release()
+        except StoreError as error:  # it ends by itself; what failed before says more
+            log.warning("the lease of %s was not given back: %s", session, error)
+        finally:
+            _OPEN.pop((self._owner.text, session), None)
+
+    async def _give_back_after(
+        self,
+        running: set[asyncio.Future[Any]],
+        keeper: LeaseKeeper,
+        renewing: asyncio.Task[None],
+    ) -> None:
+        await asyncio.wait(running)
+        await _end(renewing)
+        self._left.pop(keeper.session, None)
+        self._give_back(keeper, keeper.session)
 
     async def close(self) -> None:
         """Renew nothing any more. A lease whose write still runs ends with this process.
@@ -165,8 +203,9 @@ class Holdings:
             session, left = self._left.popitem()
             await _end(left.renewing, left.waiting)
             if not self._under_way(session):
-                _give_back(left.keeper, session)
+                self._give_back(left.keeper, session)
                 continue
+            _OPEN.pop((self._owner.text, session), None)
             if not _threads_are_waited_for():  # what runs ends with the loop
                 continue
             try:
@@ -184,14 +223,6 @@ class _Left:
     waiting: asyncio.Task[None]
 
 
-async def _give_back_after(
-    running: set[asyncio.Future[Any]], keeper: LeaseKeeper, renewing: asyncio.Task[None]
-) -> None:
-    await asyncio.wait(running)
-    await _end(renewing)
-    _give_back(keeper, keeper.session)
-
-
 def _threads_are_waited_for() -> bool:
     """Whether the loop has threads of its own, as of ``asyncio.to_thread``: a process ends after
     them."""
@@ -202,10 +233,3 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _give_back(keeper: LeaseKeeper, session: str) -> None:
-    try:
-        keeper.release()
-    except StoreError as error:  # it ends by itself; what failed before says more
-        log.warning("the lease of %s was not given back: %s", session, error)

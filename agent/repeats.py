@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -28,7 +28,7 @@ from tools.contract import contract_of
 
 if TYPE_CHECKING:
     from agent.store import Store
-    from agent.store.records import EffectRecord
+    from agent.store.records import ApprovalRecord, EffectRecord, TrailEntry
 
 
 def held(
@@ -57,16 +57,41 @@ def committed_before(
 
 
 def known_since(
-    store: Store, sessions: Iterable[str], tool: BaseTool, args: Mapping[str, Any], moment: str
+    store: Store,
+    line: Sequence[str],
+    tool: BaseTool,
+    args: Mapping[str, Any],
+    question: ApprovalRecord,
 ) -> EffectRecord | None:
-    """The same call among the writes that were under way or in doubt at a moment, and are known by
-    now to have happened."""
-    found = (
-        effect
-        for session in sessions
-        for effect in store.ledger.committed_since(session, tool.name, moment)
-    )
-    return _first(found, tool, args)
+    """The same call among the writes that are known to have happened, and were not when a person
+    was first asked about this one: by the trail's order, since clocks differ and are put back.
+
+    Of this session that is what had begun by then; two equal calls of one reply are two. What a
+    session that it was forked from has done meanwhile counts in any case.
+
+    Args:
+        line: The session, and those that it was forked from.
+    """
+    session, *sources = line
+    asked, *since = store.trail.back_to(session, lambda entry: _asks_first(entry, question))
+    begun = {_effect(e) for e in since if e.kind == "effect.intended" and e.data["attempt"] == 1}
+    told = {_effect(entry) for entry in since} - begun
+    for source in sources:
+        later = store.trail.back_to(source, lambda entry: entry.position <= asked.position)
+        told |= {_effect(entry) for entry in later if entry.position > asked.position}
+    known = [store.ledger.get(effect) for effect in sorted(told - {""})]
+    return _first([effect for effect in known if effect.state == "committed"], tool, args)
+
+
+def _asks_first(entry: TrailEntry, question: ApprovalRecord) -> bool:
+    call = (entry.data.get("message"), entry.data.get("call"), entry.data.get("attempt"))
+    is_question = entry.kind == "approval.asked" and entry.data.get("kind") == question.kind
+    return is_question and call == (question.message, question.call, 1)
+
+
+def _effect(entry: TrailEntry) -> str:
+    """The effect that an entry is about; empty where it is about none."""
+    return str(entry.data.get("effect") or "") if entry.kind.startswith("effect.") else ""
 
 
 def same_arguments(tool: BaseTool, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

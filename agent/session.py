@@ -189,6 +189,7 @@ class AgentSession:
             CannotUndo: It did not happen, was undone already, has to be undone by hand, or a tool
                 for it is not loaded here.
         """
+        self._record_kept()
         effect = self._last_standing() if effect_id is None else self._own_effect(effect_id)
         order = await self._order_to_undo(effect)
         text = f"Undo {effect.id}, {describe_call(effect.tool, effect.args)}."
@@ -214,6 +215,11 @@ class AgentSession:
         for effect in reversed(effects):
             if effect.undoes is not None and effect.undoes not in undoing:
                 undoing.add(effect.id)
+        for effect in reversed(ledger.open_writes(self.id)):
+            if effect.undoes is None:
+                call = describe_call(effect.tool, effect.args)
+                why = f"{call} may have happened, and that comes first. Settle it: sayso reconcile"
+                raise CannotUndo(effect.id, f"{why} {effect.id}.")
         for effect in effects:
             if effect.id in undoing:
                 continue
@@ -245,6 +251,7 @@ class AgentSession:
             CallsWait: When calls wait and ``supersede`` is false. Nothing was changed.
             LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
+        self._check_free()
         snapshot = await self._snapshot()
         waiting = [approval for approval in self.pending() if approval.kind == "write"]
         if waiting and not supersede:
@@ -312,6 +319,7 @@ class AgentSession:
                 changed. A new message begins the next turn.
             LeaseLost: Another process has taken the session over; nothing more was recorded.
         """
+        self._check_free()
         snapshot, record = await self._snapshot(), self.record
         self._check_tools(snapshot)
         turn = self._begin(record, snapshot)
@@ -371,7 +379,9 @@ class AgentSession:
         except LimitReached as error:
             turn.state, turn.error = "stopped", str(error)
         except SaysoError as error:
-            turn.state, turn.error = "failed", " ".join([str(error), *self._unrecorded()])
+            unrecorded = self._unrecorded()
+            said = str(error).removesuffix(" Nothing was changed.") if unrecorded else str(error)
+            turn.state, turn.error = "failed", " ".join([said, *unrecorded])
         except Exception as error:
             log.exception("a turn of %s failed", self.id)
             turn.state, turn.error = "failed", _unexpected(error)
@@ -430,6 +440,8 @@ class AgentSession:
             if graph_input is None and turn.asked:
                 turn.state = "waiting"
                 return
+            if graph_input is None and self._is_stopping():
+                raise Stopped
             given = {row.id for row in rows if row.status != "pending"}
             if answered & given or (graph_input is None and not rows):
                 raise SaysoError(f"The session does not move on from {snapshot.next}.")
@@ -457,8 +469,7 @@ class AgentSession:
 
     async def _stream(self, graph_input: Any, turn: _Turn) -> AsyncGenerator[Event, None]:
         """One pass of the graph as events; where it came to its end, its state is known."""
-        recording = self._context.recording
-        if self._stopped or (recording and recording.stopping):  # asked for between two passes
+        if self._is_stopping():  # asked for between two passes
             raise Stopped
         self._seen = None
         running = GraphPass(self._graph, self._config, self._context, turn.reader)
@@ -471,6 +482,10 @@ class AgentSession:
             self._pass = None
         self._seen = running.snapshot
 
+    def _is_stopping(self) -> bool:
+        recording = self._context.recording
+        return self._stopped or (recording is not None and recording.stopping)
+
     async def _snapshot(self) -> StateSnapshot:
         """The graph's state, as the last pass left it: nobody else drives this session.
 
@@ -479,6 +494,12 @@ class AgentSession:
         if self._seen is None:
             self._seen = await self._graph.aget_state(self._config)
         return self._seen
+
+    def _check_free(self) -> None:
+        if self._driving:
+            raise UsageError(
+                f"A turn of {self.id} is under way here; wait for its end. Nothing was changed."
+            )
 
     def _check_tools(self, snapshot: StateSnapshot) -> None:
         """Raise before anything runs when an open call needs a tool that is not loaded here."""

@@ -82,6 +82,10 @@ async def compensation(store: Store, effect: EffectRecord, tools: Mapping[str, B
         raise CannotUndo(effect.id, f"{name} {word}.")
     if (other := store.ledger.undone_by(effect.id)) is not None:
         raise CannotUndo(effect.id, _undone(store, other))
+    if attempts := (effect.evidence or {}).get("twice"):
+        times = ", ".join(map(str, attempts))
+        why = f"it happened more than once (attempts {times}), and one call would undo one of them"
+        raise CannotUndo(effect.id, f"{why}; look at the record, it has to be done by hand.")
     tool = tools.get(effect.tool)
     if tool is None:
         raise CannotUndo(effect.id, f"its tool {effect.tool} is not loaded here.")

@@ -129,9 +129,8 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         key = bound.contract.conflicts_on(bound.args)
         timeout = bound.contract.timeout or context.tool_timeout
         async with recording.under_way.turn(key, timeout):
-            while recording.stopping and not context.superseding:
-                pause(request, "It had not begun when the session was stopped.")
             write = Write(request, handler, context, recording, bound, permit, key, timeout)
+            write.wait_for_a_stop()
             return await write.happen()
 
     def _is_refused_now(
@@ -176,7 +175,8 @@ def _permit(request: ToolCallRequest, recording: Recording, bound: Bound) -> Per
     A rule is looked at once more where the write begins.
     """
     verdict = bound.open.verdict
-    if verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest:
+    allowed = verdict and verdict["behavior"] == "allow" and verdict["digest"] == bound.digest
+    if verdict and allowed and _record(recording, bound) is None:  # else a person's word counts
         return Permit(rule=verdict["rule"])
     record = _await_decision(request, recording, bound)
     return Permit(approval=record) if record else None

@@ -83,6 +83,10 @@ class WritesUnderWay:
         """Keep how an attempt of a write ended, which could not be recorded: nobody else knows."""
         self._kept[session, effect, attempt] = record
 
+    def forget(self, session: str, effect: str, attempt: int) -> None:
+        """Drop what was kept of an attempt: more is known of it by now."""
+        self._kept.pop((session, effect, attempt), None)
+
     def record_kept(self, sessions: Collection[str]) -> None:
         """Record what was kept, before anybody begins, asks or says anything more.
 

@@ -28,7 +28,7 @@ from langgraph.types import Command
 import prompts
 from agent.checks.limits import turn_number
 from agent.deadlines import within
-from agent.errors import AlreadyUndone, RuleEnded, StoreError
+from agent.errors import AlreadyUndone, NothingToUndo, RuleEnded, StoreError
 from agent.evidence import (
     RAN,
     check_text,
@@ -100,12 +100,13 @@ class Write:
                 return superseded(self.request, self.recording, self.bound.open)
         try:
             return await self._attempts()
-        except (RuleEnded, AlreadyUndone) as error:
+        except (RuleEnded, AlreadyUndone, NothingToUndo) as error:
             effect = _effect_of(self.recording, self.bound.open)
             if effect is not None and effect.state == "in_doubt":  # an attempt was entered before
                 return self._left(effect, None)
             if isinstance(error, RuleEnded):
                 return answer(self.request, prompts.message("revoked"))
+            self._void(str(error).removesuffix(" Nothing was run."))
             return answer(self.request, prompts.message("failed", error=error))
 
     async def _attempts(self) -> ToolMessage:
@@ -113,6 +114,7 @@ class Write:
         for tries in count(1):
             if (problem := await self._out_of_date()) is not None:
                 return problem
+            self.wait_for_a_stop()  # nothing is awaited from here to the ledger
             begun = self._begin(resend)
             effect, message = begun.effect, None
             match begun.outcome:
@@ -139,6 +141,11 @@ class Write:
             if self.runs(effect) or not self._is_free():
                 return self._left(self.recording.store.ledger.get(effect.id), message)
         raise AssertionError("attempts are counted")
+
+    def wait_for_a_stop(self) -> None:
+        """Pause what has not begun, or is to be entered again, when the session was stopped."""
+        while self.recording.stopping and not self.context.superseding:
+            pause(self.request, "It had not begun when the session was stopped.")
 
     def runs(self, effect: EffectRecord) -> bool:
         """Whether a body of it has not ended in this process."""
@@ -263,7 +270,7 @@ class Write:
         if (approval := self.permit.approval) is None:
             return None
         store, line = self.recording.store, self.recording.line
-        return known_since(store, line, self.bound.tool, self.bound.args, approval.asked_at)
+        return known_since(store, line, self.bound.tool, self.bound.args, approval)
 
     async def _preview(self) -> Preview | None:
         """What exactly this call would change now; ``before`` of it is kept with the write."""
@@ -379,6 +386,13 @@ class _Attempt:
             except StoreError as error:  # it is kept
                 log.warning("what %s came to was not recorded yet: %s", self.effect.id, error)
 
+    def _are_one(self) -> bool:
+        """Whether all attempts are one for the service, since it honours keys, and for so long."""
+        contract = self.write.bound.contract
+        if contract.idempotency != "key" or contract.key_seconds is None:
+            return contract.idempotency == "key"
+        return 0 <= _age(self.effect) < contract.key_seconds
+
     def _record(
         self, outcome: Any, started: Entry, transport: str | None = None
     ) -> tuple[EffectRecord, ToolMessage]:
@@ -394,13 +408,13 @@ class _Attempt:
         result: dict[str, Any] = {"text": message.content, "status": message.status}
         if state != "committed":
             result["error"] = message.content
-        recording, runs = self.write.recording, self.write.runs(self.effect)
-        evidence = _as_evidence(finding) or {}
-        if state == "in_doubt" and runs:
-            evidence["running"] = recording.store.owner().text
+        recording, found = self.write.recording, _as_evidence(finding) or {}
         transaction = (finding.transaction if finding else None) or transaction_of(message)
 
         def record() -> EffectRecord:
+            evidence = dict(found)
+            if state == "in_doubt" and self.write.runs(self.effect):
+                evidence["running"] = recording.store.owner().text
             return recording.store.ledger.finish(
                 self.effect.id,
                 attempt=self.effect.attempts,
@@ -409,14 +423,15 @@ class _Attempt:
                 transport=transport,
                 transaction=transaction,
                 evidence=evidence or None,
-                once=self.write.bound.contract.idempotency == "key",
+                once=self._are_one(),
             )
 
+        effect = self.effect
+        recording.under_way.forget(effect.session, effect.id, effect.attempts)  # this says more
         with self.write.unrecorded(_UNRECORDED[state]):
             try:
                 return record()
             except StoreError:
-                effect = self.effect
                 recording.under_way.keep(effect.session, effect.id, effect.attempts, record)
                 raise
 

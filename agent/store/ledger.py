@@ -27,6 +27,7 @@ from agent.errors import (
     AlreadyUndone,
     LeaseLost,
     NotFound,
+    NothingToUndo,
     RuleEnded,
 )
 from agent.store.database import Database, with_fresh_id
@@ -89,7 +90,7 @@ _OPEN_WRITES = Statement(
     )
     .order_by(effects.c.n)
 )
-_OF_TOOL = (
+_COMMITTED = Statement(
     select(effects)
     .where(
         effects.c.session == bindparam("session"),
@@ -97,12 +98,6 @@ _OF_TOOL = (
         effects.c.state == "committed",
     )
     .order_by(effects.c.n.desc())
-)
-_COMMITTED = Statement(_OF_TOOL)
-_COMMITTED_SINCE = Statement(
-    _OF_TOOL.where(
-        effects.c.started_at < bindparam("moment"), effects.c.ended_at > bindparam("moment")
-    )
 )
 _UNDOING = Statement(select(effects).where(effects.c.undoes == bindparam("undoes")))
 _RULE_IN_FORCE = Statement(
@@ -186,6 +181,7 @@ class Ledger:
             RuleEnded: There is no such rule, it was revoked, or it does not cover the call;
                 nothing was begun.
             AlreadyUndone: What it would compensate has been, or is being; nothing was begun.
+            NothingToUndo: That is not known any more to have happened; nothing was begun.
             NotFound: There is no such session.
         """
 
@@ -382,10 +378,6 @@ class Ledger:
         """The writes of a tool that happened, the one begun last first."""
         return self._all(_COMMITTED, session=session, tool=tool)
 
-    def committed_since(self, session: str, tool: str, moment: str) -> EffectList:
-        """Those which had begun at a moment, and ended or were settled after it."""
-        return self._all(_COMMITTED_SINCE, session=session, tool=tool, moment=moment)
-
     def open_doubts(self, session: str) -> EffectList:
         """The writes of a session that may have happened, in the order in which they began."""
         return self._all(_OPEN_DOUBTS, session=session)
@@ -414,7 +406,10 @@ def _may_run_again(effect: EffectRecord, digest: str, resend: bool) -> bool:
 
 
 def _check_not_undone(writing: Writing, undoes: str, known: EffectRecord | None) -> None:
-    """Raise when another effect has compensated this one, or may have."""
+    """Raise when there is nothing to compensate: it is not known any more to have happened, or
+    another effect has compensated it, or may have."""
+    if (undone := _read(writing, undoes)).state != "committed":
+        raise NothingToUndo(undoes, undone.state)
     for row in _UNDOING.all(writing.conn, undoes=undoes):
         other = EffectRecord(**row)
         if (known is None or other.id != known.id) and other.state != "failed":

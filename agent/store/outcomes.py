@@ -94,6 +94,7 @@ def _weighed(effect: EffectRecord, outcome: Outcome, once: bool) -> Outcome:
         return outcome
     match outcome["state"]:
         case "committed":
+            once = once and _are_same(outcome["transaction"], earlier[-1]["transaction"])
             return outcome if once else _twice(outcome, [*earlier, {"attempt": effect.attempts}])
         case "in_doubt" if not once:
             return outcome
@@ -147,6 +148,7 @@ def _earlier_happened(
         "result": outcome["result"],
         "transaction": outcome["transaction"],
         "at": now(),
+        "once": once,
     }
     known = [*_earlier(effect), happened]
     evidence = {**(effect.evidence or {}), "earlier": known}
@@ -154,12 +156,18 @@ def _earlier_happened(
     if effect.state == "failed":
         return _contradicted(writing, effect, outcome)
     row = {"evidence": evidence, "state": effect.state, "ended_at": effect.ended_at}
-    if effect.state == "committed" and not once:
+    same = once and _are_same(effect.transaction, outcome["transaction"])
+    if effect.state == "committed" and not same:
         latest = [] if _came_to_nothing(effect) else [{"attempt": effect.attempts}]
         row = _twice(row, [*known, *latest]) | {"ended_at": now()}
     elif effect.state == "in_doubt" and once:
         row = _as_earlier(effect, row, happened)
     return without_question(writing, change(writing, effect, row))
+
+
+def _are_same(one: str | None, other: str | None) -> bool:
+    """Whether two attempts may have been one for the service: they do not name two transactions."""
+    return None in (one, other) or one == other
 
 
 def _came_to_nothing(effect: EffectRecord) -> bool:
@@ -262,7 +270,9 @@ def settle_effect(
         "evidence": {**said, "before": effect.evidence, **lasting(effect)},
         "ended_at": at,
     }
-    if happened and earlier:
+    if happened and earlier and earlier[-1].get("once"):
+        values = _as_earlier(effect, values, earlier[-1]) | {"settled": settled}
+    elif happened and earlier:
         values = _twice(values, [*earlier, {"attempt": effect.attempts}])
     elif earlier:  # this attempt did not, and an earlier one did
         values = _as_earlier(effect, values, earlier[-1]) | {"settled": None}

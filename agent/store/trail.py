@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -134,6 +134,18 @@ class Trail:
         with self._db.read() as conn:
             rows = query.all(conn, after=0, limit=count, **values)
         return [_entry(row) for row in reversed(rows)]
+
+    def back_to(self, session: str, found: Callable[[TrailEntry], bool]) -> list[TrailEntry]:
+        """The last entries of a session, from the last one on of which this holds; all of them
+        where it holds of none. Few are read where it is near the end."""
+        for most in (20, 500, sys.maxsize):
+            entries = self.latest(most, session)
+            for place in reversed(range(len(entries))):
+                if found(entries[place]):
+                    return entries[place:]
+            if len(entries) < most:
+                return entries
+        raise AssertionError("no trail has so many entries")
 
     def export(self, session: str | None = None) -> Iterator[dict[str, Any]]:
         """Every entry as a dictionary, read in pages; with salts, so that others can verify."""

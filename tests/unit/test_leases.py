@@ -267,6 +267,22 @@ async def test_who_finds_it_held_starts_nothing(store: Store, session: str) -> N
 # --- a write outlives the opening of its session ---------------------------------------------
 
 
+async def test_what_could_not_be_recorded_is_tried_again_while_the_lease_is_renewed(
+    store: Store, session: str
+) -> None:
+    kept, recorded = asyncio.Event(), list[str]()
+
+    def record() -> None:
+        recorded.append("e-1")
+        kept.set()
+
+    held = Holdings(store, store.owner(), 0.3, lambda session: set(), record)
+    async with held.hold(session):
+        async with asyncio.timeout(20):
+            await kept.wait()
+    assert recorded
+
+
 async def test_it_is_kept_and_renewed_until_the_last_write_has_ended(
     store: Store, session: str
 ) -> None:

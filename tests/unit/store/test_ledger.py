@@ -12,6 +12,7 @@ from agent.errors import (
     InvalidDecision,
     LeaseLost,
     NotFound,
+    NothingToUndo,
     RuleEnded,
 )
 from agent.receipt import build_receipt
@@ -530,10 +531,23 @@ def test_a_write_is_compensated_once(store: Store, lease: LeaseRecord, state: An
         assert store.ledger.begin(**undoing, resend=True).outcome == "run"
 
 
+@pytest.mark.parametrize("state", ["intended", "in_doubt", "failed"])
+def test_what_is_not_known_to_have_happened_is_not_compensated(
+    store: Store, lease: LeaseRecord, state: Any
+) -> None:
+    done = store.ledger.begin(**write_of(lease)).effect
+    if state != "intended":
+        store.ledger.finish(done.id, attempt=1, state=state, result=None)
+    with pytest.raises(NothingToUndo, match="Nothing was run"):
+        store.ledger.begin(**write_of(lease, "c2", undoes=done.id))
+    assert len(store.ledger.list()) == 1
+
+
 def test_a_compensation_that_failed_may_be_followed_by_another(
     store: Store, lease: LeaseRecord
 ) -> None:
     done = store.ledger.begin(**write_of(lease)).effect
+    store.ledger.finish(done.id, attempt=1, state="committed", result=None)
     back = store.ledger.begin(**write_of(lease, "c2", undoes=done.id)).effect
     store.ledger.finish(back.id, attempt=1, state="failed", result=None)
     assert store.ledger.undone_by(done.id) is None
