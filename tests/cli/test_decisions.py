@@ -240,7 +240,7 @@ def test_an_open_session_is_left_to_the_process_that_has_it(
         assert store.approvals.get(approval.id).status == "approved"
         busy = sayso("resume", approval.session)
         assert busy.code == 1
-        assert "open in another process" in busy.err
+        assert "is open already" in busy.err
     assert store.ledger.list() == []
 
 

@@ -111,7 +111,7 @@ async def _refused(step: Callable[[], Any]) -> str:
     return "nothing was raised"
 
 
-async def _never(keeper: LeaseKeeper) -> None:
+async def _never(keeper: LeaseKeeper, beside: object = None) -> None:
     """In place of the renewal in the background."""
 
 
