@@ -208,6 +208,10 @@ def read_tasks(path: Path) -> TaskFile:
 
 
 def _beside(path: Path, name: str, at: str) -> str:
+    """The text of a file in the same folder: a task file that was got from somebody else must not
+    put another file of this machine into a prompt."""
+    if Path(name).name != name or (path.parent / name).is_symlink():
+        raise InvalidFile([f"{at}: {name} is to be the name of a file beside this one"])
     try:
         return (path.parent / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

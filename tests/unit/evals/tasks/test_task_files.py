@@ -47,6 +47,8 @@ def faults_of(folder: Path, text: str, policy: str | None = "Be kind.") -> tuple
         (HEAD + "  - id: two\n    says: 'oh\n", "small.yaml:"),
         (HEAD.replace("[orders]", "[shop]") + TASK, "small.yaml:2: domains: Input should be"),
         (HEAD.replace("policy.md", "gone.md") + TASK, "small.yaml:3: gone.md cannot be read"),
+        (HEAD.replace("policy.md", "../x.md") + TASK, "small.yaml:3: ../x.md is to be the name"),
+        (HEAD.replace("policy.md", "/etc/passwd") + TASK, "small.yaml:3: /etc/passwd is to be the"),
         (HEAD.replace("state:", "pages: {x: y}\nstate:") + TASK, "small.yaml:5: pages are of no"),
     ],
 )
