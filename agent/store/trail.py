@@ -138,7 +138,7 @@ class Trail:
     def back_to(self, session: str, found: Callable[[TrailEntry], bool]) -> list[TrailEntry]:
         """The last entries of a session, from the last one on of which this holds; all of them
         where it holds of none. Few are read where it is near the end."""
-        for most in (20, 500, sys.maxsize):
+        for most in (8, 100, 2_000, sys.maxsize):
             entries = self.latest(most, session)
             for place in reversed(range(len(entries))):
                 if found(entries[place]):
