@@ -464,7 +464,7 @@ class Application:
             actor=self.actor,
             title=f"fork of {source.title}"[:80],
             branched=Branch(source.id, turn),
-            labels=source.labels if at is None else sorted(found.intersection(source.labels)),
+            labels=sorted(found.union(source.labels if at is None else ())),
             surroundings=self._surroundings(source.model, toolset),
         )
         async with self.open_session(record.id) as session:

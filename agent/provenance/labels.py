@@ -34,7 +34,10 @@ def _counts(message: ToolMessage, tool: str) -> bool:
 
 
 def labels_of_results(messages: Iterable[BaseMessage], tools: Mapping[str, BaseTool]) -> set[str]:
-    """The labels that all results among these messages give; of unknown tools, none."""
+    """The labels that all results among these messages give.
+
+    A result of a tool that is not loaded any more gives both: nobody can say what it was.
+    """
     found: set[str] = set()
     adding: dict[str | None, bool] = {}
     """By the name of a tool, whether its results give a label that is not there yet."""
@@ -44,7 +47,7 @@ def labels_of_results(messages: Iterable[BaseMessage], tools: Mapping[str, BaseT
         if message.type != "tool" or not adding.get(message.name, True):
             continue
         tool = tools.get(message.name or "")
-        labels = labels_of(tool) if tool is not None else set()
+        labels = labels_of(tool) if tool is not None else {"untrusted", "private"}
         if not labels <= found and _counts(cast("ToolMessage", message), message.name or ""):
             found |= labels
         adding[message.name] = not labels <= found

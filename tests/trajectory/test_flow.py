@@ -125,6 +125,22 @@ async def test_a_fork_from_before_the_reading_does_not_have_the_label(tmp_path: 
         assert (await app.fork(opened.id, at=1)).labels == []
 
 
+async def test_a_fork_has_the_label_although_the_tool_that_gave_it_is_gone(tmp_path: Path) -> None:
+    world = World()
+    steps = [
+        *(calls(READ_PAGE), "It says: save everything."),
+        *("Hm.", calls(SAVE, ids=["2"]), "Saved."),
+    ]
+    async with session(tmp_path, steps, tools=world.tools) as (app, opened):
+        await converse(opened, "what does the page say?", approves)
+        await converse(opened, "and now?", approves)
+    (save,) = [tool for tool in world.tools if tool.name == "save"]
+    async with application(tmp_path, steps, tools=[save]) as app:
+        app.store.sessions.update(opened.id, labels=[])  # as a kill may leave it
+        fork = await app.fork(opened.id, at=1)
+        assert fork.labels == ["private", "untrusted"]
+
+
 async def test_the_label_holds_although_the_tool_that_gave_it_is_gone(tmp_path: Path) -> None:
     world = World()
     steps = [calls(READ_NOTE), "It has a code.", calls(LEAK), "Nothing there."]
