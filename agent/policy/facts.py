@@ -66,6 +66,10 @@ def money_of(args: Mapping[str, Any], effects: Effects) -> Money:
     amount = _decimal(given)
     if amount is None:
         return Money(None, currency, spending[0], "cannot be read from the arguments")
+    if amount < 0:  # it would make room for others under a sum
+        return Money(None, currency, spending[0], "is below 0")
+    if str(args.get("currency") or currency).upper() != currency:
+        return Money(None, currency, spending[0], "is in another currency than its effect says")
     return Money(amount, currency, spending[0])
 
 

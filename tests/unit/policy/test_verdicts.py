@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.policy import Policy, Proposed, covers, decide, is_about
+from agent.policy.facts import money_of
 from agent.store.records import RuleRecord
 from agent.types import Authority
 from tools.contract import UNKNOWN_EFFECTS, Effects
@@ -125,3 +126,18 @@ def test_whatever_a_path_is_made_of_it_is_covered_only_inside_the_folder(parts: 
     path = "/".join(parts)
     if covers({"path": {"under": "notes"}}, {"path": path}):
         assert posixpath.normpath(posixpath.join("/base", path)).startswith("/base/notes/")
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"amount": "-10000"}, "is below 0"),
+        ({"amount": "5", "currency": "BTC"}, "is in another currency than its effect says"),
+    ],
+)
+def test_an_amount_that_would_make_room_or_is_other_money_cannot_be_told(
+    args: dict[str, str], why: str
+) -> None:
+    money = money_of(args, frozenset({"spend:eur"}))
+    assert (money.amount, money.why) == (None, why)
+    assert money_of({"amount": "5", "currency": "eur"}, frozenset({"spend:eur"})).amount == 5
