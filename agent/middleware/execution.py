@@ -67,6 +67,7 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
             return answer(request, str(error))
         if beyond := outside(bound.effects, context.authority):
             reason = f"it needs {', '.join(sorted(beyond))}, which this session was not granted."
+            _deny_here(context.recording, bound, "authority", reason)
             return answer(request, prompts.message("denied", reason=reason))
         request = request.override(
             tool_call={**request.tool_call, "args": bound.args}, tool=bound.tool
@@ -153,6 +154,26 @@ class ExecutionMiddleware(AgentMiddleware[SaysoState, AgentContext]):
         judge = Judge(context, request.state["messages"], self._tools)
         behavior = judge(bound.tool, Normalised(bound.args), but=this)["behavior"]
         return behavior != "allow" if rests_on_a_file else behavior == "deny"
+
+
+def _deny_here(recording: Recording | None, bound: Bound, rule: str, reason: str) -> None:
+    """Record that a call was refused right before it ran, and take back what had approved it."""
+    if recording is None:
+        return
+    approval = _record(recording, bound)
+    if approval is not None and approval.status in ("approved", "edited"):
+        epoch = recording.lease(0).epoch
+        recording.store.approvals.void(approval.id, epoch=epoch, reason=reason)
+    data = {
+        "message": bound.open.message,
+        "call": bound.open.call,
+        "tool": bound.tool.name,
+        "args": bound.args,
+        "digest": bound.digest,
+        "rule": rule,
+        "reason": reason,
+    }
+    recording.note(("call.denied", data))
 
 
 def _bind(request: ToolCallRequest, tool: BaseTool) -> Bound:

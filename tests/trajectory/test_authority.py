@@ -53,6 +53,10 @@ async def test_what_is_denied_in_the_meantime_does_not_run_though_it_was_approve
         assert app.store.ledger.list() == []
         assert "was not granted" in str(events)
         assert not opened.receipt().done
+        assert not opened.receipt().waiting
+        assert "was not granted" in opened.receipt().not_done[0]
+        (denied,) = app.store.trail.entries(opened.id, kind="call.denied")
+        assert (denied.data["rule"], denied.data["tool"]) == ("authority", "cancel_order")
 
 
 async def test_a_denial_from_another_process_holds_in_the_one_that_drives(tmp_path: Path) -> None:
